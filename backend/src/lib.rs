@@ -1,0 +1,1 @@
+//! The bundled Llama engine. Empty until it lands; see README, section "Status".

@@ -1,0 +1,3 @@
+//! The bridge between Codex and a local model server.
+
+pub mod config;
