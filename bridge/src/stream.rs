@@ -1,0 +1,3 @@
+//! The response side.
+pub mod guard;
+pub mod incoming;
