@@ -1,3 +1,4 @@
 //! The bridge between Codex and a local model server.
 
 pub mod config;
+pub mod translate;
