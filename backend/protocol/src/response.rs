@@ -78,8 +78,8 @@ pub fn complete(response: &mut Object, request: &Object, now_unix: u64) {
     }
 }
 
-/// Request fields that a response repeats.
-const ECHOED: [&str; 16] = [
+/// The request fields that a response repeats.
+pub const ECHOED: [&str; 16] = [
     "frequency_penalty",
     "instructions",
     "max_output_tokens",
