@@ -3,3 +3,4 @@
 pub mod config;
 pub mod stream;
 pub mod translate;
+pub mod upstream;

@@ -14,8 +14,6 @@ use futures_util::{FutureExt, StreamExt, stream};
 pub struct Incoming<'a> {
     pub name: Option<Cow<'a, str>>,
     pub data: Cow<'a, str>,
-    /// The frame is exactly `event: NAME`, `data: DATA` and a blank line, so it may leave as it stands.
-    pub canonical: bool,
 }
 
 /// Reads a frame; `None` when it carries no data (a comment, a lone id).
@@ -36,7 +34,6 @@ fn in_place(frame: &str) -> Option<Incoming<'_>> {
     Some(Incoming {
         name: name.map(Cow::Borrowed),
         data: Cow::Borrowed(data),
-        canonical: name.is_some(),
     })
 }
 
@@ -48,7 +45,6 @@ fn parsed(frame: &str) -> Option<Incoming<'static>> {
     Some(Incoming {
         name,
         data: Cow::Owned(event.data),
-        canonical: false,
     })
 }
 
@@ -70,10 +66,8 @@ mod tests {
     fn both_shapes_are_read_in_place() {
         let named = read("event: a.b\ndata: {}\n\n").unwrap();
         assert!(matches!(named.data, Cow::Borrowed("{}")));
-        assert!(named.canonical);
         let bare = read("data: {}\n\n").unwrap();
         assert!(matches!(bare.data, Cow::Borrowed("{}")));
-        assert!(!bare.canonical);
     }
 
     #[test]

@@ -53,29 +53,46 @@ pub fn response(response: &mut Object, translation: &Translation) -> usize {
     if let Some(output) = response.get_mut("output").and_then(Value::as_array_mut) {
         for output_item in output.iter_mut().filter_map(Value::as_object_mut) {
             repaired += usize::from(item(output_item, translation));
-            summarise(output_item);
-        }
-        let text = output_text(output);
-        if !response.get("output_text").is_some_and(Value::is_string) {
-            response.insert("output_text".into(), text.into());
         }
     }
-    // The upstream echoes what it was sent.
-    for key in ["model", "tool_choice", "tools", "instructions"] {
-        if response.contains_key(key)
-            && let Some(declared) = translation.declared.get(key)
-        {
-            response.insert(key.to_owned(), declared.clone());
-        }
-    }
-    if response.contains_key("tools") && !translation.declared.contains_key("tools") {
-        response.insert("tools".into(), json!([]));
-    }
+    echo(response, translation);
     if let Some(Value::Object(usage)) = response.get("usage") {
         let usage = complete_usage(usage);
         response.insert("usage".into(), usage.into());
     }
+    summarise_all(response);
     repaired
+}
+
+/// Puts the request's own fields where the upstream echoes what it was sent; what it does not echo stays away.
+pub fn echo(response: &mut Object, translation: &Translation) {
+    for key in ["model", "tool_choice", "tools", "instructions"] {
+        if let Some(came) = response.get_mut(key)
+            && let Some(declared) = translation.declared.get(key)
+            && came != declared
+        {
+            came.clone_from(declared);
+        }
+    }
+    if let Some(tools) = response.get_mut("tools")
+        && !translation.declared.contains_key("tools")
+    {
+        *tools = json!([]);
+    }
+}
+
+/// What only a JSON answer gets: a summary for reasoning without one, and `output_text`. Its items are restored already.
+pub fn summarise_all(response: &mut Object) {
+    let Some(output) = response.get_mut("output").and_then(Value::as_array_mut) else {
+        return;
+    };
+    for output_item in output.iter_mut().filter_map(Value::as_object_mut) {
+        summarise(output_item);
+    }
+    let text = output_text(output);
+    if !response.get("output_text").is_some_and(Value::is_string) {
+        response.insert("output_text".into(), text.into());
+    }
 }
 
 fn function_call(item: &mut Object, tool: &Tool) {
