@@ -1,3 +1,6 @@
 //! The bridge between Codex and a local model server.
 
+pub mod cli;
 pub mod config;
+pub mod health_check;
+pub mod init;
