@@ -4,6 +4,7 @@
 //! it to its item's `lifecycle`, `parts` sends what is inside an item, `terminal` ends the response, `out` numbers and
 //! prints. `pull` drives them from a socket. `peek` and `unwrap` read and change single fields without building the event.
 
+pub mod fuzz;
 pub mod guard;
 pub mod incoming;
 mod items;

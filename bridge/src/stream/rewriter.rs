@@ -49,6 +49,9 @@ pub struct Settings {
     pub ids: Ids,
 }
 
+/// Items of one response. Far beyond any real one; it bounds the searches for items that carry no id.
+const MOST_ITEMS: usize = 4096;
+
 /// How a stream ended.
 #[derive(Debug, Clone)]
 pub struct End {
@@ -259,6 +262,11 @@ impl Rewriter {
                 self.content(kind, name, data, &peek, Family::of(kind))
             }
         }?;
+        if self.items.len() > MOST_ITEMS {
+            return Err(upstream_error(format!(
+                "the model server sent more than {MOST_ITEMS} items in one response"
+            )));
+        }
         if self.held > self.settings.max_held_bytes {
             return Err(upstream_error(format!(
                 "the response needs more than {} bytes to be held at once (limits.maxHeldBytes)",

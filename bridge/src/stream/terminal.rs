@@ -1,6 +1,8 @@
 //! The end of a response: items that upstream names only now, truncation that it calls success, and the one terminal
 //! event whose `output` is what was sent.
 
+use std::collections::HashMap;
+
 use protocol::{
     ApiError, EventKind, ItemKind, Object, event, object::str_or_empty, response::complete_usage,
 };
@@ -123,13 +125,16 @@ impl Rewriter {
                 ));
             }
         };
+        let mut before: HashMap<ItemKind, usize> = HashMap::new();
         for item in listed {
             let Some(item) = item.as_object() else {
                 return Err(upstream_error(
                     "the model server ended a response whose output holds more than objects",
                 ));
             };
-            self.take_listed(item);
+            let of_kind = before.entry(ItemKind::of(item)).or_default();
+            self.take_listed(item, *of_kind);
+            *of_kind += 1;
         }
         for at in self.first_unfinished..self.items.len() {
             if self.items[at].is_over() {
@@ -144,9 +149,9 @@ impl Rewriter {
         Ok(())
     }
 
-    fn take_listed(&mut self, listed: &Object) {
+    fn take_listed(&mut self, listed: &Object, of_kind: usize) {
         let kind = ItemKind::of(listed);
-        match self.find_listed(listed, kind) {
+        match self.find_listed(listed, kind, of_kind) {
             Some(at) => {
                 let item = &mut self.items[at];
                 if item.is_over() {
@@ -169,25 +174,21 @@ impl Rewriter {
         }
     }
 
-    /// A listed item is one that was streamed when id or call id say so; without either, the first of its kind that no
-    /// other listed item can be.
-    fn find_listed(&self, listed: &Object, kind: ItemKind) -> Option<usize> {
-        let id = text(listed, "id");
-        let call_id = text(listed, "call_id");
-        if let Some(at) = id.and_then(|id| self.by_id.get(id)) {
+    /// The streamed item that a listed one repeats: by id or call id, else the one that is as far down the list of its
+    /// kind (`of_kind` were listed before it).
+    fn find_listed(&self, listed: &Object, kind: ItemKind, of_kind: usize) -> Option<usize> {
+        if let Some(at) = text(listed, "id").and_then(|id| self.by_id.get(id)) {
             return Some(*at);
         }
-        if call_id.is_some() {
+        if text(listed, "call_id").is_some() {
             return self.find_item(listed, kind, None);
         }
-        let same_end = |item: &Lifecycle| {
-            item.kind == kind
-                && item
-                    .item
-                    .as_ref()
-                    .is_none_or(|own| own.get("content") == listed.get("content"))
-        };
-        self.items.iter().position(same_end)
+        let mut same_kind = self
+            .items
+            .iter()
+            .enumerate()
+            .filter(|(_, item)| item.kind == kind);
+        same_kind.nth(of_kind).map(|(at, _)| at)
     }
 
     fn set_given_phase(&mut self, at: usize, phase: Value) {

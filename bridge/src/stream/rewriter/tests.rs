@@ -9,6 +9,7 @@ use crate::{
 };
 
 mod laws;
+mod properties;
 mod recorded;
 
 /// A request with a plain function, a namespaced one and a custom one.
