@@ -106,7 +106,8 @@ pub fn normalize(
     let offer = tools::offer(&declarations, policy, upstream, &mut counts)?;
     let choice = choice::choose(request.get("tool_choice"), &offer.catalog, policy)?;
     let max_output_tokens = fields::max_output_tokens(&request, upstream.dialect)?;
-    let format = fields::text_format(&request, upstream.dialect)?;
+    let format =
+        fields::text_format(&request, upstream.dialect)?.filter(|_| !choice.forces_a_call());
     let structured_output = fields::is_structured(&request);
 
     let mut body = request;

@@ -40,6 +40,15 @@ impl Choice {
         }
     }
 
+    /// The answer must be a call, and not the JSON that `text.format` may ask for.
+    pub(super) fn forces_a_call(&self) -> bool {
+        match self {
+            Self::Absent => false,
+            Self::Mode(mode) | Self::Several { mode, .. } => mode == "required",
+            Self::One { .. } => true,
+        }
+    }
+
     /// `tool_choice` upstream. llama-server reads any object as `auto`, so there the tool list is narrowed instead.
     pub(super) fn value(&self, dialect: Dialect) -> Option<Value> {
         match (self, dialect) {

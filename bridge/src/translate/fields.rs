@@ -144,14 +144,18 @@ pub(super) fn write(
         body.shift_remove("generate");
         return Ok(());
     }
-    match body.get("previous_response_id") {
-        None | Some(Value::Null) => {}
-        Some(_) => {
-            return Err(Error::unsupported(
-                "previous_response_id",
-                "llama-server keeps no responses; send the whole conversation in input",
-            ));
+    for key in ["previous_response_id", "conversation", "prompt"] {
+        if body.get(key).is_some_and(|value| !value.is_null()) {
+            let problem =
+                "points to what llama-server does not store; send the whole conversation in input";
+            return Err(Error::unsupported(key, problem));
         }
+    }
+    if body.get("background") == Some(&Value::Bool(true)) {
+        return Err(Error::unsupported(
+            "background",
+            "llama-server only answers while the client waits",
+        ));
     }
     let effort = body
         .get("reasoning")

@@ -108,6 +108,7 @@ fn rewrite(
     };
     let item = match item {
         Some(item) if is_llama => llama::item(item, &path, how, counts)?,
+        Some(item) if !how.upstream.vision => Some(content::without_images(item, &path, counts)?),
         item => item,
     };
     Ok(item.map(Value::Object))

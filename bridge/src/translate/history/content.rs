@@ -38,10 +38,7 @@ pub(super) fn check_message(
                 required_str(part, "image_url", &path).map(drop)?;
             }
             "input_image" if !is_assistant => {
-                return Err(Error::unsupported(
-                    path,
-                    "is an image, and the model has no vision",
-                ));
+                return Err(no_vision(path));
             }
             other => {
                 return Err(Error::unsupported(
@@ -52,6 +49,24 @@ pub(super) fn check_message(
         }
     }
     Ok(())
+}
+
+/// An item for a native server whose model has no vision; nothing but images changes.
+pub(super) fn without_images(
+    mut item: Object,
+    path: &str,
+    counts: &mut Counts,
+) -> Result<Object, Error> {
+    let is_image = |part: &Value| part.get("type").and_then(Value::as_str) == Some("input_image");
+    let message = item.get("content").and_then(Value::as_array);
+    if let Some(index) = message.and_then(|parts| parts.iter().position(is_image)) {
+        return Err(no_vision(element(&join(path, "content"), index)));
+    }
+    let output = item.get_mut("output").and_then(Value::as_array_mut);
+    for image in output.into_iter().flatten().filter(|part| is_image(part)) {
+        *image = image_note(counts);
+    }
+    Ok(item)
 }
 
 /// A tool output: a string, or an array of `input_text` and `input_image`.
@@ -76,21 +91,28 @@ fn output_part(part: Value, vision: bool, counts: &mut Counts) -> Value {
     let Value::Object(part) = part else {
         return part;
     };
-    let note = match str_or_empty(&part, "type") {
+    match str_or_empty(&part, "type") {
         "input_text" | "output_text" | "text" if part.get("text").is_some_and(Value::is_string) => {
-            return text(str_or_empty(&part, "text"));
+            text(str_or_empty(&part, "text"))
         }
-        "input_image" if !vision => {
-            counts.mend("image without vision");
-            "[image omitted: the model has no vision]".to_owned()
-        }
-        "input_image" if part.get("image_url").is_some_and(Value::is_string) => return part.into(),
+        "input_image" if !vision => image_note(counts),
+        "input_image" if part.get("image_url").is_some_and(Value::is_string) => part.into(),
         kind => {
             counts.mend("unknown part in a tool output");
-            format!("[{kind} omitted: the model server cannot take it]")
+            text(&format!(
+                "[{kind} omitted: the model server cannot take it]"
+            ))
         }
-    };
-    text(&note)
+    }
+}
+
+fn image_note(counts: &mut Counts) -> Value {
+    counts.mend("image without vision");
+    text("[image omitted: the model has no vision]")
+}
+
+fn no_vision(path: String) -> Error {
+    Error::unsupported(path, "is an image, and the model has no vision")
 }
 
 fn text(text: &str) -> Value {
