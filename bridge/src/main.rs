@@ -6,7 +6,7 @@ use clap::Parser as _;
 use codex_bridge::{
     cli::Args,
     config::{Config, Environment, Error, Loaded, UpstreamConfig},
-    health_check, init,
+    health_check, init, server, telemetry,
 };
 
 /// The statuses of `sysexits.h` that service managers know.
@@ -36,8 +36,6 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         println!("{:#}", loaded.effective);
         return Ok(ExitCode::SUCCESS);
     }
-    // reqwest is built without a TLS provider of its own. A second installation would fail, and not matter.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure(format!("no runtime: {error}"), CANNOT_START))?;
     match &args.init {
@@ -86,8 +84,10 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
             WRONG_CONFIGURATION,
         ));
     }
-    Err(Failure(
-        "the server is not part of this build".to_owned(),
-        CANNOT_START,
-    ))
+    telemetry::init(&config.log)
+        .map_err(|error| Failure(error.to_string(), WRONG_CONFIGURATION))?;
+    server::run(config)
+        .await
+        .map_err(|error| Failure(error.to_string(), CANNOT_START))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,2 +1,101 @@
 //! The model server behind the bridge.
+//!
+//! [`Upstream`] is an enum and not a trait: there are two kinds. The second, the bundled engine, joins with the engine
+//! itself (`upstream/bundled.rs`); until then the configuration refuses it.
+
+pub mod client;
 pub mod fault;
+pub mod http;
+pub mod probe;
+
+use ::http::{HeaderValue, StatusCode};
+use protocol::{ApiError, ErrorKind, error};
+
+use crate::config::UpstreamConfig;
+
+pub use self::{
+    http::{Http, Target},
+    probe::Detected,
+};
+
+/// Where requests go.
+#[derive(Debug, Clone)]
+pub enum Upstream {
+    Http(Http),
+}
+
+/// The bundled engine was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the bundled engine is not part of this release; give an upstream such as http://127.0.0.1:8080/v1"
+)]
+pub struct NoBundledEngine;
+
+impl Upstream {
+    /// # Errors
+    /// The bundled engine, which the configuration refuses before this.
+    pub fn new(
+        config: &UpstreamConfig,
+        client: reqwest::Client,
+        max_response_bytes: usize,
+    ) -> Result<Self, NoBundledEngine> {
+        match config {
+            UpstreamConfig::Http(settings) => Ok(Self::Http(Http::new(
+                client,
+                settings.clone(),
+                max_response_bytes,
+            ))),
+            UpstreamConfig::Bundled => Err(NoBundledEngine),
+        }
+    }
+}
+
+/// Why there is no answer to translate.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SendError {
+    #[error("the model server at {address} cannot be reached: {problem}")]
+    Unreachable { address: String, problem: String },
+    #[error("the model server at {address} is not ready: {message}")]
+    Loading { address: String, message: String },
+    #[error("the model server at {address} did not answer in time")]
+    TimedOut { address: String },
+    #[error(
+        "the model server at {address} answered {status}; a redirect of the model endpoint is not followed"
+    )]
+    Redirected { address: String, status: StatusCode },
+    #[error("the connection to the model server at {address} failed: {problem}")]
+    Broken { address: String, problem: String },
+    #[error("{}", error.message)]
+    Refused {
+        status: StatusCode,
+        error: ApiError,
+        retry_after: Option<HeaderValue>,
+    },
+}
+
+impl SendError {
+    /// Waiting may help: nobody listens yet, or the model is still being loaded.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Loading { .. })
+    }
+
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Unreachable { .. } | Self::Redirected { .. } | Self::Broken { .. } => {
+                StatusCode::BAD_GATEWAY
+            }
+            Self::Loading { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TimedOut { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Self::Refused { status, .. } => *status,
+        }
+    }
+
+    pub fn to_api(&self) -> ApiError {
+        match self {
+            Self::Refused { error, .. } => error.clone(),
+            other => {
+                ApiError::new(ErrorKind::Server, other.to_string()).with_code(error::SERVER_ERROR)
+            }
+        }
+    }
+}

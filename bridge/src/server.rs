@@ -1,0 +1,191 @@
+//! The HTTP server: takes connections, bounds them, and goes down in order.
+//!
+//! warp's filters route; the loop is ours, because warp's own sets no header timeout, waits for ever on an open stream
+//! when stopping, and takes any number of connections. A connection speaks HTTP/1.1, as Codex does to plain http.
+
+use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Instant};
+
+use tokio::{net::TcpListener, sync::oneshot};
+use url::Url;
+
+use self::stop::StopSignals;
+use crate::{
+    config::{Config, UpstreamConfig},
+    mcp::Relay,
+    metrics::Metrics,
+    upstream::{
+        NoBundledEngine, Upstream,
+        client::{self, ClientError},
+        probe::Probe,
+    },
+};
+
+pub mod body;
+mod connection;
+mod context;
+mod cors;
+mod drain;
+mod error;
+mod front;
+mod guard;
+mod health;
+mod linger;
+mod log;
+mod mcp;
+mod models;
+mod notify;
+mod ready;
+mod responses;
+mod routes;
+mod stop;
+
+pub use self::{
+    context::RequestContext,
+    drain::Drain,
+    log::{Record, RequestLog},
+};
+
+/// What all requests share.
+#[derive(Debug)]
+pub struct State {
+    pub config: Config,
+    /// For requests to the upstream.
+    pub client: reqwest::Client,
+    pub metrics: Metrics,
+    pub upstream: Upstream,
+    pub draining: Drain,
+    /// `None` for the bundled engine, which needs no asking.
+    pub probe: Option<Probe>,
+    pub mcp: Option<Relay>,
+    started: Instant,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot listen on {host}:{port}: {source}")]
+    Listen {
+        host: String,
+        port: u16,
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error(transparent)]
+    Bundled(#[from] NoBundledEngine),
+    #[error("cannot watch for stop signals: {0}")]
+    Signals(io::Error),
+}
+
+/// A bound server that does not serve yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    state: Arc<State>,
+}
+
+/// Binds, says so, and serves until stopped by SIGTERM or SIGINT. A second signal ends it at once.
+///
+/// # Errors
+/// Whatever keeps it from serving; nothing after that.
+pub async fn run(config: Config) -> Result<(), StartError> {
+    let manager = std::env::var_os("NOTIFY_SOCKET");
+    let mut signals = StopSignals::new().map_err(StartError::Signals)?;
+    let server = Server::bind(config).await?;
+    eprintln!("{}", server.ready_line());
+    notify::tell(manager.as_deref(), notify::READY);
+
+    let (stop, stopped) = oneshot::channel::<()>();
+    let two_signals = async {
+        signals.next().await;
+        notify::tell(manager.as_deref(), notify::STOPPING);
+        tracing::info!("stopping; open answers may still end");
+        drop(stop);
+        signals.next().await;
+        tracing::warn!("stopping at once");
+    };
+    tokio::select! {
+        () = server.serve(async { stopped.await.unwrap_or_default() }) => {}
+        () = two_signals => {}
+    }
+    Ok(())
+}
+
+impl Server {
+    /// # Errors
+    /// The address cannot be bound, or no HTTP client can be built.
+    pub async fn bind(config: Config) -> Result<Self, StartError> {
+        let state = Arc::new(State::new(config)?);
+        let listen = &state.config.listen;
+        let refused = |source| StartError::Listen {
+            host: listen.host.clone(),
+            port: listen.port,
+            source,
+        };
+        let host = listen.host.trim_matches(['[', ']']);
+        let listener = TcpListener::bind((host, listen.port))
+            .await
+            .map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        Ok(Self {
+            listener,
+            address,
+            state,
+        })
+    }
+
+    /// The bound address, with the real port.
+    pub fn addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// One line for people, and for programs that wait for it.
+    pub fn ready_line(&self) -> String {
+        ready::line(self.address, &self.state.config)
+    }
+
+    /// Serves until `shutdown`, then lets open answers end within the grace.
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+        connection::serve(self.listener, self.state, shutdown).await;
+    }
+}
+
+impl State {
+    fn new(config: Config) -> Result<Self, StartError> {
+        let (client, probe) = match &config.upstream {
+            UpstreamConfig::Http(upstream) => {
+                let client = client::build(&upstream.base_url, upstream.connect_timeout)?;
+                let probe = Probe::new(client.clone(), upstream.clone());
+                (client, Some(probe))
+            }
+            UpstreamConfig::Bundled => (client::plain()?, None),
+        };
+        Ok(Self {
+            upstream: Upstream::new(
+                &config.upstream,
+                client.clone(),
+                config.limits.max_response_bytes,
+            )?,
+            mcp: config.mcp_proxy.clone().map(Relay::new).transpose()?,
+            client,
+            metrics: Metrics::new(),
+            draining: Drain::new(),
+            probe,
+            config,
+            started: Instant::now(),
+        })
+    }
+}
+
+/// As the ready line and `/health` show it.
+fn upstream_name(upstream: &UpstreamConfig) -> &str {
+    match upstream {
+        UpstreamConfig::Http(upstream) => without_slash(&upstream.base_url),
+        UpstreamConfig::Bundled => "bundled",
+    }
+}
+
+/// A base URL as users write it.
+fn without_slash(url: &Url) -> &str {
+    url.as_str().trim_end_matches('/')
+}

@@ -1,0 +1,220 @@
+//! The only table from our errors to a status and an OpenAI error object.
+//!
+//! Codex repeats a 5xx up to thirty times and hides its message, so whatever repeating cannot mend is a 4xx here.
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use protocol::{ApiError, ErrorKind};
+use warp::reply::Response;
+
+use super::{body, context::RequestContext, guard};
+use crate::{
+    mcp, translate,
+    upstream::{SendError, probe::ProbeError},
+};
+
+pub(super) const REQUEST_TOO_LARGE: &str = "request_too_large";
+pub(super) const UPSTREAM_UNREACHABLE: &str = "upstream_unreachable";
+
+/// An answer that is an error.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    pub(super) status: StatusCode,
+    pub(super) error: ApiError,
+    headers: HeaderMap,
+}
+
+impl Failure {
+    pub(super) fn new(status: StatusCode, error: ApiError) -> Self {
+        Self {
+            status,
+            error,
+            headers: HeaderMap::new(),
+        }
+    }
+
+    pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// 404: nothing lives at this path.
+    pub(super) fn no_route() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            ApiError::new(
+                ErrorKind::NotFound,
+                "nothing is served at this path; see /health, /metrics, /v1/responses, /v1/models, /mcp/<name>",
+            ),
+        )
+    }
+
+    /// 405: the path exists, but not for this method.
+    pub(super) fn wrong_method(allow: &'static str) -> Self {
+        Self::invalid(
+            StatusCode::METHOD_NOT_ALLOWED,
+            format!("this path answers {allow} only"),
+        )
+        .with_header(header::ALLOW, HeaderValue::from_static(allow))
+    }
+
+    /// 426. Codex then falls back to HTTP at once; there is no protocol to name in `Upgrade`.
+    pub(super) fn websocket() -> Self {
+        Self::new(
+            StatusCode::UPGRADE_REQUIRED,
+            ApiError::new(
+                ErrorKind::InvalidRequest,
+                "WebSocket is not served here; use POST, or set supports_websockets = false",
+            )
+            .with_code("websocket_not_supported"),
+        )
+    }
+
+    /// Writes the answer; the request's id goes into the message, where users find it.
+    pub(super) fn respond(self, request: &RequestContext) -> Response {
+        request
+            .log
+            .update(|record| record.failure = Some(self.error.message.clone()));
+        let mut error = self.error;
+        error.message = format!("{} (request {})", error.message, request.id);
+        let mut response = json(self.status, &error.body());
+        response.headers_mut().extend(self.headers);
+        response
+    }
+
+    fn invalid(status: StatusCode, message: String) -> Self {
+        Self::new(status, ApiError::new(ErrorKind::InvalidRequest, message))
+    }
+
+    fn server(status: StatusCode, message: String, code: &str) -> Self {
+        Self::new(
+            status,
+            ApiError::new(ErrorKind::Server, message).with_code(code),
+        )
+    }
+}
+
+/// A JSON answer.
+pub(super) fn json(status: StatusCode, value: &serde_json::Value) -> Response {
+    let mut response = Response::new(value.to_string().into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response
+}
+
+impl From<&body::Error> for Failure {
+    fn from(error: &body::Error) -> Self {
+        use body::Error as E;
+        let message = error.to_string();
+        // The rest of the body stays unread, so no other request can follow it on this connection.
+        let and_close = |failure: Self| {
+            failure.with_header(header::CONNECTION, HeaderValue::from_static("close"))
+        };
+        match error {
+            E::TooLarge { .. } => and_close(Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                ApiError::new(ErrorKind::InvalidRequest, message).with_code(REQUEST_TOO_LARGE),
+            )),
+            E::Coding(_) => and_close(
+                Self::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, message).with_header(
+                    header::ACCEPT_ENCODING,
+                    HeaderValue::from_static(body::ALLOWED_CODINGS),
+                ),
+            ),
+            E::Idle(_) => and_close(Self::invalid(StatusCode::REQUEST_TIMEOUT, message)),
+            E::Cut(_)
+            | E::Compressed { .. }
+            | E::Utf8(_)
+            | E::ByteOrderMark
+            | E::Json(_)
+            | E::NotAnObject(_) => Self::invalid(StatusCode::BAD_REQUEST, message),
+            E::Worker => Self::server(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                message,
+                protocol::error::SERVER_ERROR,
+            ),
+        }
+    }
+}
+
+impl From<&guard::Refusal> for Failure {
+    fn from(refusal: &guard::Refusal) -> Self {
+        use guard::Refusal as R;
+        let message = refusal.to_string();
+        match refusal {
+            R::NoHost | R::BadHost => Self::invalid(StatusCode::BAD_REQUEST, message),
+            R::Host(_) | R::Origin(_) | R::CrossSite => {
+                Self::invalid(StatusCode::FORBIDDEN, message)
+            }
+            R::NoKey | R::WrongKey => Self::new(
+                StatusCode::UNAUTHORIZED,
+                ApiError::new(ErrorKind::Authentication, message).with_code("invalid_api_key"),
+            )
+            .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
+        }
+    }
+}
+
+impl From<translate::Error> for Failure {
+    fn from(error: translate::Error) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error.into())
+    }
+}
+
+impl From<&SendError> for Failure {
+    fn from(error: &SendError) -> Self {
+        let failure = Self::new(error.status(), error.to_api());
+        match error {
+            SendError::Refused {
+                retry_after: Some(after),
+                ..
+            } => failure.with_header(header::RETRY_AFTER, after.clone()),
+            SendError::Loading { .. } => {
+                failure.with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+            }
+            _ => failure,
+        }
+    }
+}
+
+impl From<&ProbeError> for Failure {
+    fn from(error: &ProbeError) -> Self {
+        use ProbeError as E;
+        let message = error.to_string();
+        match error {
+            E::Unreachable { .. } => {
+                Self::server(StatusCode::BAD_GATEWAY, message, UPSTREAM_UNREACHABLE)
+            }
+            E::Silent { .. } => {
+                Self::server(StatusCode::GATEWAY_TIMEOUT, message, UPSTREAM_UNREACHABLE)
+            }
+            E::Loading { .. } => Self::server(
+                StatusCode::SERVICE_UNAVAILABLE,
+                message,
+                protocol::error::SERVER_ERROR,
+            )
+            .with_header(header::RETRY_AFTER, HeaderValue::from_static("1")),
+            E::Status { .. } | E::TooLarge { .. } | E::NotModels { .. } => Self::server(
+                StatusCode::BAD_GATEWAY,
+                message,
+                protocol::error::SERVER_ERROR,
+            ),
+        }
+    }
+}
+
+impl From<&mcp::RelayError> for Failure {
+    fn from(error: &mcp::RelayError) -> Self {
+        if let Some(error) = error.request_body() {
+            return Self::from(error);
+        }
+        let status = if error.is_timeout() {
+            StatusCode::GATEWAY_TIMEOUT
+        } else {
+            StatusCode::BAD_GATEWAY
+        };
+        Self::server(status, error.to_string(), "mcp_server_unreachable")
+    }
+}

@@ -1,0 +1,120 @@
+//! `GET /health`: whether a request sent now would find a model, and what this bridge is set up to do.
+//!
+//! Without the key, where one is set, only the status is told.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use warp::reply::Response;
+
+use super::{State, context::RequestContext, error};
+use crate::{
+    config::{Config, UpstreamKind},
+    upstream::probe::{Outcome, ProbeError},
+};
+
+/// What the bridge can do for a client right now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Ready,
+    Loading,
+    Unreachable,
+    Draining,
+}
+
+pub(super) async fn get(state: Arc<State>, request: RequestContext) -> Response {
+    let outcome = match &state.probe {
+        Some(probe) => Some(probe.outcome().await),
+        None => None,
+    };
+    let status = if state.draining.is_draining() {
+        Status::Draining
+    } else {
+        match &outcome {
+            None | Some(Ok(_)) => Status::Ready,
+            Some(Err(ProbeError::Loading { .. })) => Status::Loading,
+            Some(Err(_)) => Status::Unreachable,
+        }
+    };
+    let body = if request.trusted {
+        describe(&state, status, outcome.as_ref())
+    } else {
+        json!({"status": status.word()})
+    };
+    error::json(status.code(), &body)
+}
+
+impl Status {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Loading => "loading",
+            Self::Unreachable => error::UPSTREAM_UNREACHABLE,
+            Self::Draining => "draining",
+        }
+    }
+
+    fn code(self) -> StatusCode {
+        match self {
+            Self::Ready => StatusCode::OK,
+            Self::Loading | Self::Unreachable | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+fn describe(state: &State, status: Status, outcome: Option<&Outcome>) -> Value {
+    json!({
+        "status": status.word(),
+        "protocol": "native-responses",
+        "capabilities": {"mcpProxy": state.config.mcp_proxy.is_some()},
+        "config": describe_config(&state.config),
+        "upstream": describe_upstream(outcome),
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptimeSeconds": state.started.elapsed().as_secs(),
+    })
+}
+
+fn describe_config(config: &Config) -> Value {
+    let excluded: Vec<Value> = config
+        .policy
+        .excluded_mcp_tools
+        .iter()
+        .map(|it| json!({"namespace": it.namespace, "tools": it.tools}))
+        .collect();
+    let web_search = config
+        .policy
+        .web_search_tool
+        .as_ref()
+        .map(|it| json!({"namespace": it.namespace, "tool": it.tool}));
+    json!({
+        "upstream": super::upstream_name(&config.upstream),
+        "mcpProxy": config.mcp_proxy.as_ref().map(super::without_slash),
+        "maxRequestBodyBytes": config.limits.max_request_body_bytes,
+        "excludedMcpTools": excluded,
+        "webSearchTool": web_search,
+    })
+}
+
+fn describe_upstream(outcome: Option<&Outcome>) -> Value {
+    let (detected, detail) = match outcome {
+        None => (None, None),
+        Some(Ok(detected)) => (Some(detected), None),
+        Some(Err(error)) => (None, Some(error.to_string())),
+    };
+    json!({
+        "reachable": detail.is_none(),
+        "kind": detected.map(|it| kind(it.kind)),
+        "model": detected.and_then(|it| it.model.as_deref()),
+        "context": detected.and_then(|it| it.context),
+        "vision": detected.map(|it| it.vision),
+        "detail": detail,
+    })
+}
+
+fn kind(kind: UpstreamKind) -> &'static str {
+    match kind {
+        UpstreamKind::LlamaCpp => "llama.cpp",
+        UpstreamKind::Auto | UpstreamKind::Responses => "responses",
+    }
+}

@@ -1,0 +1,348 @@
+//! Sends a normalized request to a Responses server and judges its first answer.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use protocol::{ApiError, ErrorKind, Object, error::CONTEXT_LENGTH_EXCEEDED};
+use reqwest::{Client, Response};
+use serde_json::Value;
+
+use super::{
+    Detected, SendError,
+    client::authority,
+    fault,
+    probe::{self, ProbeError},
+};
+use crate::{
+    config::{HttpUpstream, UpstreamKind},
+    stream::Body,
+    translate::{Capabilities, Dialect},
+};
+
+/// How long what was learnt of a server is believed. A restarted server may have another model or window.
+const BELIEVED: Duration = Duration::from_secs(30);
+
+/// One Responses server.
+#[derive(Debug, Clone)]
+pub struct Http {
+    client: Client,
+    settings: Arc<HttpUpstream>,
+    max_response_bytes: usize,
+    learnt: Arc<Mutex<Option<(Instant, Target)>>>,
+}
+
+/// What a request must be made for.
+#[derive(Debug, Clone)]
+pub struct Target {
+    pub capabilities: Capabilities,
+    /// Context window in tokens.
+    pub context: Option<u64>,
+    pub model: Option<String>,
+}
+
+impl Target {
+    /// llama-server needs every repair; any other native server is trusted.
+    pub fn needs_repair(&self) -> bool {
+        self.capabilities.dialect == Dialect::LlamaCpp
+    }
+
+    /// What is assumed of a server that cannot be asked: nothing that would refuse a request.
+    pub fn assumed(kind: UpstreamKind) -> Self {
+        Self {
+            capabilities: Capabilities {
+                dialect: match kind {
+                    UpstreamKind::Responses => Dialect::Responses,
+                    UpstreamKind::LlamaCpp | UpstreamKind::Auto => Dialect::LlamaCpp,
+                },
+                vision: true,
+                parallel_calls: true,
+                custom_grammar: false,
+            },
+            context: None,
+            model: None,
+        }
+    }
+
+    fn from_detected(detected: Detected) -> Self {
+        let mut target = Self::assumed(detected.kind);
+        target.capabilities.vision = detected.vision;
+        target.capabilities.parallel_calls = detected.parallel_calls;
+        target.context = detected.context;
+        target.model = detected.model;
+        target
+    }
+}
+
+impl Http {
+    pub fn new(client: Client, settings: HttpUpstream, max_response_bytes: usize) -> Self {
+        Self {
+            client,
+            settings: Arc::new(settings),
+            max_response_bytes,
+            learnt: Arc::default(),
+        }
+    }
+
+    pub fn settings(&self) -> &HttpUpstream {
+        &self.settings
+    }
+
+    /// `host:port`, for messages.
+    pub fn address(&self) -> String {
+        authority(&self.settings.base_url)
+    }
+
+    /// What the server is, asked at most every half minute.
+    ///
+    /// # Errors
+    /// The server does not answer, or not yet.
+    pub async fn target(&self) -> Result<Target, SendError> {
+        if self.settings.kind == UpstreamKind::Responses {
+            return Ok(Target::assumed(UpstreamKind::Responses));
+        }
+        let learnt = self.learnt().clone();
+        if let Some((_, target)) = learnt.filter(|(when, _)| when.elapsed() < BELIEVED) {
+            return Ok(target);
+        }
+        let target = match probe::detect(&self.client, &self.settings).await {
+            Ok(detected) => Target::from_detected(detected),
+            Err(error) => self.told(&error)?,
+        };
+        *self.learnt() = Some((Instant::now(), target.clone()));
+        Ok(target)
+    }
+
+    /// Posts `body` to `/responses`; the answer is a success.
+    ///
+    /// # Errors
+    /// Anything but a 2xx, or none at all.
+    pub async fn send(&self, body: &Object, headers: HeaderMap) -> Result<Response, SendError> {
+        // A map of JSON values always prints.
+        let json = serde_json::to_vec(body).unwrap_or_default();
+        let mut request = self
+            .client
+            .post(format!(
+                "{}/responses",
+                self.settings.base_url.as_str().trim_end_matches('/')
+            ))
+            .headers(headers)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "text/event-stream, application/json")
+            .body(json);
+        if let Some(key) = &self.settings.api_key {
+            request = request.header(header::AUTHORIZATION, bearer(key.expose()));
+        }
+        let response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => {
+                *self.learnt() = None;
+                return Err(self.unsent(&error));
+            }
+        };
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        if status.is_redirection() {
+            return Err(SendError::Redirected {
+                address: self.address(),
+                status,
+            });
+        }
+        Err(self.refused(response).await)
+    }
+
+    /// The whole JSON answer, of at most `max_response_bytes`.
+    ///
+    /// # Errors
+    /// The body breaks, is too long, or is no JSON object.
+    pub async fn json(&self, response: Response) -> Result<Object, SendError> {
+        let bytes = self.limited(response).await?;
+        serde_json::from_slice(&bytes).map_err(|fault| SendError::Broken {
+            address: self.address(),
+            problem: format!("its answer is no JSON object: {fault}"),
+        })
+    }
+
+    async fn refused(&self, response: Response) -> SendError {
+        let status = response.status();
+        let retry_after = response.headers().get(header::RETRY_AFTER).cloned();
+        let body = match self.limited(response).await {
+            Ok(body) => body,
+            Err(error) => return error,
+        };
+        let error = match serde_json::from_slice::<Object>(&body) {
+            Ok(answer) => {
+                let inner = answer
+                    .get("error")
+                    .and_then(Value::as_object)
+                    .unwrap_or(&answer);
+                fault::from_upstream(inner)
+            }
+            Err(_) => ApiError::new(
+                kind_of(status),
+                format!(
+                    "the model server at {} answered {status}: {}",
+                    self.address(),
+                    excerpt(&body)
+                ),
+            ),
+        };
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            return SendError::Loading {
+                address: self.address(),
+                message: error.message,
+            };
+        }
+        // Codex repeats a 5xx up to 30 times and hides its message, so what no repetition mends is a 400.
+        let permanent = error.kind != ErrorKind::Server
+            || error.code.as_deref() == Some(CONTEXT_LENGTH_EXCEEDED);
+        let status = if status.is_server_error() && permanent {
+            StatusCode::BAD_REQUEST
+        } else {
+            status
+        };
+        SendError::Refused {
+            status,
+            error,
+            retry_after,
+        }
+    }
+
+    async fn limited(&self, response: Response) -> Result<Bytes, SendError> {
+        let broken = |problem: String| SendError::Broken {
+            address: self.address(),
+            problem,
+        };
+        let mut body = BytesMut::new();
+        let mut chunks = response.bytes_stream();
+        loop {
+            let next = match self.settings.idle_timeout {
+                Some(idle) => match tokio::time::timeout(idle, chunks.next()).await {
+                    Ok(next) => next,
+                    Err(_) => {
+                        return Err(broken(format!(
+                            "it was silent for {idle:?} (upstream.idleTimeout)"
+                        )));
+                    }
+                },
+                None => chunks.next().await,
+            };
+            let Some(chunk) = next else {
+                return Ok(body.freeze());
+            };
+            body.extend_from_slice(&chunk.map_err(|fault| broken(cause(&fault)))?);
+            if body.len() > self.max_response_bytes {
+                return Err(broken(format!(
+                    "its answer is larger than {} bytes (limits.maxResponseBytes)",
+                    self.max_response_bytes
+                )));
+            }
+        }
+    }
+
+    fn unsent(&self, error: &reqwest::Error) -> SendError {
+        let address = self.address();
+        let problem = cause(error);
+        if error.is_timeout() {
+            return SendError::TimedOut { address };
+        }
+        if error.is_connect() {
+            return SendError::Unreachable { address, problem };
+        }
+        SendError::Broken { address, problem }
+    }
+
+    /// A server that answered, though not with anything known, is no llama-server.
+    fn told(&self, error: &ProbeError) -> Result<Target, SendError> {
+        let address = self.address();
+        match error {
+            ProbeError::Loading { .. } => Err(SendError::Loading {
+                address,
+                message: error.to_string(),
+            }),
+            ProbeError::Silent { .. } => Err(SendError::TimedOut { address }),
+            ProbeError::Unreachable { cause, .. } => Err(SendError::Unreachable {
+                address,
+                problem: cause.clone(),
+            }),
+            ProbeError::Status { .. }
+            | ProbeError::TooLarge { .. }
+            | ProbeError::NotModels { .. } => Ok(Target::assumed(match self.settings.kind {
+                UpstreamKind::Auto => UpstreamKind::Responses,
+                configured => configured,
+            })),
+        }
+    }
+
+    fn learnt(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Target)>> {
+        self.learnt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A response's bytes, with faults in words.
+pub fn body(response: Response) -> Body {
+    Box::pin(
+        response
+            .bytes_stream()
+            .map(|chunk| chunk.map_err(|fault| cause(&fault))),
+    )
+}
+
+/// Whether the answer is an event stream.
+pub fn is_event_stream(response: &Response) -> bool {
+    response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| {
+            value
+                .trim_start()
+                .to_ascii_lowercase()
+                .starts_with("text/event-stream")
+        })
+}
+
+fn bearer(key: &str) -> HeaderValue {
+    // The configuration refuses keys that no header can carry.
+    let mut value =
+        HeaderValue::from_str(&format!("Bearer {key}")).unwrap_or(HeaderValue::from_static(""));
+    value.set_sensitive(true);
+    value
+}
+
+fn kind_of(status: StatusCode) -> ErrorKind {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ErrorKind::Authentication,
+        StatusCode::NOT_FOUND => ErrorKind::NotFound,
+        StatusCode::TOO_MANY_REQUESTS => ErrorKind::RateLimit,
+        status if status.is_client_error() => ErrorKind::InvalidRequest,
+        _ => ErrorKind::Server,
+    }
+}
+
+/// The innermost cause: reqwest's own words name the URL and little else.
+fn cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+fn excerpt(body: &[u8]) -> String {
+    const LONGEST: usize = 300;
+    let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST)])
+        .trim()
+        .to_owned();
+    if text.is_empty() {
+        "an empty body".to_owned()
+    } else {
+        text
+    }
+}
