@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use crate::config::Listen;
+use crate::{config::Listen, upstream::client};
 
 /// Container runtimes check often; a bridge that needs longer than this is not well.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -35,14 +35,11 @@ pub async fn ask(listen: &Listen) -> Result<Report, Error> {
         url: url.clone(),
         problem: innermost(error),
     };
-    // A proxy from the environment would be asked for our own loopback address.
-    let client = reqwest::Client::builder()
-        .no_proxy()
-        .timeout(TIMEOUT)
-        .redirect(reqwest::redirect::Policy::none())
-        .build()
-        .map_err(|error| no_answer(&error))?;
-    let mut request = client.get(&url);
+    let client = client::plain().map_err(|error| Error::NoAnswer {
+        url: url.clone(),
+        problem: error.to_string(),
+    })?;
+    let mut request = client.get(&url).timeout(TIMEOUT);
     if let Some(key) = &listen.api_key {
         request = request.bearer_auth(key.expose());
     }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Wishes;
-use crate::config::{HttpUpstream, UpstreamConfig};
+use crate::{
+    config::{HttpUpstream, UpstreamConfig},
+    upstream::client,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Model {
@@ -115,17 +118,8 @@ async fn ask(upstream: &HttpUpstream, wanted: Option<&str>) -> Answer {
 
 /// A server that answers anything but JSON with status 200 has said nothing.
 async fn get(upstream: &HttpUpstream, url: &str) -> Option<Value> {
-    let mut client = reqwest::Client::builder()
-        .timeout(TIMEOUT)
-        .redirect(reqwest::redirect::Policy::none());
-    if upstream
-        .base_url
-        .host_str()
-        .is_some_and(|host| host == "localhost" || host.starts_with("127.") || host == "[::1]")
-    {
-        client = client.no_proxy();
-    }
-    let mut request = client.build().ok()?.get(url);
+    let client = client::build(&upstream.base_url, TIMEOUT).ok()?;
+    let mut request = client.get(url).timeout(TIMEOUT);
     if let Some(key) = &upstream.api_key {
         request = request.bearer_auth(key.expose());
     }

@@ -52,7 +52,10 @@ pub fn build(target: &Url, connect_timeout: Duration) -> Result<Client, ClientEr
 /// # Errors
 /// As [`build`].
 pub fn plain() -> Result<Client, ClientError> {
-    let builder = Client::builder().tls_backend_preconfigured(trust_nobody()?);
+    let builder = Client::builder()
+        .tls_backend_preconfigured(trust_nobody()?)
+        .redirect(redirect::Policy::none())
+        .no_proxy();
     Ok(builder.build()?)
 }
 
