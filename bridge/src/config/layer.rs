@@ -115,12 +115,10 @@ impl Layer {
         path: &str,
         written: &str,
     ) -> Result<Map<String, Value>, Fault> {
-        let parent = keys::find(path).map_or("", |key| key.path);
         // The keys of a list's tables stand under `name[]`.
-        let parent = if path.ends_with(']') {
-            format!("{parent}[]")
-        } else {
-            parent.to_owned()
+        let parent = match path.rsplit_once('[') {
+            Some((list, _)) => format!("{}[]", keys::find(list).map_or("", |key| key.path)),
+            None => keys::find(path).map_or("", |key| key.path).to_owned(),
         };
         let mut settings = Map::new();
         for (name, value) in table {

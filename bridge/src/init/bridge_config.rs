@@ -33,6 +33,17 @@ pub(super) fn render(loaded: &Loaded) -> String {
     format!("{:#}\n", Value::Object(file))
 }
 
+/// The keys given literally, each with the variable that the new file names instead.
+pub(super) fn uncopied_keys(loaded: &Loaded) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let literal = |table: &str| loaded.effective[table].get("apiKey").is_some();
+    [
+        (literal("listen"), ("listen.apiKey", KEY_VARIABLE)),
+        (literal("upstream"), ("upstream.apiKey", UPSTREAM_KEY_VARIABLE)),
+    ]
+    .into_iter()
+    .filter_map(|(given, names)| given.then_some(names))
+}
+
 fn upstream(loaded: &Loaded) -> Value {
     if !loaded.upstream_given {
         return json!(DEFAULT_UPSTREAM);
