@@ -46,7 +46,12 @@ pub async fn run(wishes: &Wishes, loaded: &Loaded) -> Result<Vec<String>, Error>
     Ok(told(&directory, &contents, notes, loaded))
 }
 
-fn told(directory: &Path, contents: &[(&str, String)], mut notes: Vec<String>, loaded: &Loaded) -> Vec<String> {
+fn told(
+    directory: &Path,
+    contents: &[(&str, String)],
+    mut notes: Vec<String>,
+    loaded: &Loaded,
+) -> Vec<String> {
     notes.extend(
         contents
             .iter()

@@ -18,13 +18,22 @@ fn schema() -> Value {
 
 fn loaded(path: &str) -> Loaded {
     let path = Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path));
-    Sources { path, ..Sources::default() }.load().unwrap()
+    Sources {
+        path,
+        ..Sources::default()
+    }
+    .load()
+    .unwrap()
 }
 
 /// Every key path a schema names, with its default.
 fn schema_keys(schema: &Value, path: &str, found: &mut BTreeSet<(String, Option<String>)>) {
     for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
-        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let path = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
         found.insert((path.clone(), inner.get("default").map(Value::to_string)));
         schema_keys(inner, &path, found);
     }
@@ -37,7 +46,10 @@ fn schema_keys(schema: &Value, path: &str, found: &mut BTreeSet<(String, Option<
 }
 
 fn known_keys() -> BTreeSet<(String, Option<String>)> {
-    keys::KEYS.iter().map(|key| (key.path.to_owned(), key.default.map(str::to_owned))).collect()
+    keys::KEYS
+        .iter()
+        .map(|key| (key.path.to_owned(), key.default.map(str::to_owned)))
+        .collect()
 }
 
 #[test]
@@ -55,12 +67,22 @@ fn the_readme_has_a_row_for_each_key_with_its_default() {
         .map(|row| {
             let cells: Vec<&str> = row.split(" | ").collect();
             let default = cells[2].trim_matches('`');
-            (cells[0].trim_end_matches('`').to_owned(), (default != "–").then(|| default.to_owned()))
+            (
+                cells[0].trim_end_matches('`').to_owned(),
+                (default != "–").then(|| default.to_owned()),
+            )
         })
         .collect();
     // Tables whose keys have rows of their own need none; for `upstream` the row says more than the layer holds.
     let mut expected = known_keys();
-    for table in ["listen", "webSearchTool", "mcpProxy", "limits", "log", "upstream"] {
+    for table in [
+        "listen",
+        "webSearchTool",
+        "mcpProxy",
+        "limits",
+        "log",
+        "upstream",
+    ] {
         expected.remove(&(table.to_owned(), None));
     }
     expected.insert(("upstream".to_owned(), Some("\"bundled\"".to_owned())));
@@ -74,9 +96,18 @@ fn the_schema_accepts_what_loads() {
     let written = serde_json::from_str(&repository("examples/bridge.config.json")).unwrap();
     let [json, toml] = ["examples/bridge.config.json", "examples/bridge.config.toml"].map(loaded);
     let defaults = Sources::default().load().unwrap();
-    for settings in [&written, &json.effective, &json.chosen, &toml.effective, &toml.chosen, &defaults.effective] {
-        let faults: Vec<String> =
-            validator.iter_errors(settings).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    for settings in [
+        &written,
+        &json.effective,
+        &json.chosen,
+        &toml.effective,
+        &toml.chosen,
+        &defaults.effective,
+    ] {
+        let faults: Vec<String> = validator
+            .iter_errors(settings)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
         assert_eq!(faults, Vec::<String>::new(), "{settings:#}");
     }
 }
@@ -107,7 +138,12 @@ fn the_effective_configuration_loads_to_itself() {
     let effective = loaded("examples/bridge.config.toml").effective;
     let path = directory.path().join("again.json");
     fs::write(&path, effective.to_string()).unwrap();
-    let again = Sources { path: Some(path), ..Sources::default() }.load().unwrap();
+    let again = Sources {
+        path: Some(path),
+        ..Sources::default()
+    }
+    .load()
+    .unwrap();
     assert_eq!(again.effective, effective);
 }
 

@@ -24,7 +24,7 @@ pub(super) fn render(loaded: &Loaded) -> String {
         ) {
             ("upstream", _) => {}
             ("listen", Some(listen)) => {
-                listen.extend(value.as_object().cloned().unwrap_or_default())
+                listen.extend(value.as_object().cloned().unwrap_or_default());
             }
             _ => drop(file.insert(name.clone(), value.clone())),
         }
@@ -38,7 +38,10 @@ pub(super) fn uncopied_keys(loaded: &Loaded) -> impl Iterator<Item = (&'static s
     let literal = |table: &str| loaded.effective[table].get("apiKey").is_some();
     [
         (literal("listen"), ("listen.apiKey", KEY_VARIABLE)),
-        (literal("upstream"), ("upstream.apiKey", UPSTREAM_KEY_VARIABLE)),
+        (
+            literal("upstream"),
+            ("upstream.apiKey", UPSTREAM_KEY_VARIABLE),
+        ),
     ]
     .into_iter()
     .filter_map(|(given, names)| given.then_some(names))
