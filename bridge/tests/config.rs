@@ -1,4 +1,5 @@
 //! The layers of the configuration, from text to `Config`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{fs, path::PathBuf, time::Duration};
 

@@ -1,4 +1,5 @@
 //! Every fault of a configuration is one line: the place, the key as it was written, what came, what is allowed.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{fs, path::PathBuf};
 
