@@ -251,6 +251,17 @@ fn hosted_and_legacy_items_are_told_in_words_or_as_calls() {
 }
 
 #[test]
+fn a_refusal_is_told_as_text() {
+    let refusal = json!({"role": "assistant", "content": [
+        {"type": "output_text", "text": "a"}, {"type": "refusal", "refusal": "I will not."}]});
+    assert_eq!(
+        input(json!([refusal]), &LLAMA),
+        json!([{"role": "assistant", "type": "message", "content": [
+            {"type": "output_text", "text": "a"}, {"type": "output_text", "text": "I will not."}]}])
+    );
+}
+
+#[test]
 fn unknown_items_can_be_dropped_and_are_counted() {
     let request =
         json!({"model": "m", "input": [user("hi"), {"type": "novelty"}, {"type": "novelty"}]});
