@@ -30,7 +30,7 @@ fn a_native_server_gets_the_calls_renamed_and_the_rest_untouched() {
             {"type": "message", "id": "msg_1", "role": "assistant", "phase": "commentary", "content": []},
             {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "mcp__tickets__close_ticket",
                 "arguments": "{\"id\":41", "status": "completed"},
-            {"type": "function_call", "id": "fc_1".replace("fc", "ctc"), "call_id": "b", "name": "apply_patch",
+            {"type": "function_call", "id": "ctc_1", "call_id": "b", "name": "apply_patch",
                 "arguments": "{\"input\":\"*** \\\"x\\\"\\n\"}", "status": "completed"},
             {"type": "function_call", "call_id": "c", "name": "functions__apply_patch", "arguments": "{\"input\":\"\"}"},
             {"type": "function_call_output", "id": "ctco_1", "call_id": "b",
