@@ -1,0 +1,84 @@
+//! A real llama.cpp server in a child process, on a loopback port of its own.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::Result;
+use serde_json::json;
+use tokio::process::Command;
+
+use crate::{child::Child, install};
+
+const SERVER: &str = include_str!("../python/llama_server.py");
+
+/// Loading the 98 MB model takes under a second; the rest is room for a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(120);
+
+/// What to serve, and how.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub model: PathBuf,
+    /// Tokens of context, shared evenly by the slots.
+    pub context: u32,
+    pub slots: u32,
+    /// Replaces the model's own chat template.
+    pub template: Option<String>,
+}
+
+impl Options {
+    pub fn new(model: PathBuf) -> Self {
+        Self {
+            model,
+            context: 8192,
+            slots: 1,
+            template: None,
+        }
+    }
+
+    /// The small real chat model. It was trained on 8192 tokens, so more context would not help.
+    pub fn smollm2() -> Result<Self> {
+        Ok(Self::new(install::llama()?.smollm2))
+    }
+}
+
+#[derive(Debug)]
+pub struct Llama {
+    child: Child,
+    origin: String,
+}
+
+impl Llama {
+    pub async fn start(options: &Options) -> Result<Self> {
+        let parts = install::llama()?;
+        let arguments = json!({
+            "model": options.model,
+            "ctx": options.context,
+            "slots": options.slots,
+            "threads": 2,
+            "template": options.template,
+            "alias": "local-model",
+        });
+        let mut command = Command::new(&parts.python);
+        command.args(["-c", SERVER, &arguments.to_string()]);
+        let child = Child::spawn("the llama.cpp server", command)?;
+        let origin = child.wait_for(START_LIMIT, ready).await?;
+        Ok(Self { child, origin })
+    }
+
+    /// `http://127.0.0.1:PORT/v1`
+    pub fn base_url(&self) -> String {
+        format!("{}/v1", self.origin)
+    }
+
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    pub fn log(&self) -> String {
+        self.child.log()
+    }
+}
+
+fn ready(log: &str) -> Option<String> {
+    let line = log.lines().find_map(|line| line.strip_prefix("READY "))?;
+    Some(line.trim().trim_end_matches('/').to_owned())
+}
