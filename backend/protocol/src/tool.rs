@@ -1,0 +1,29 @@
+//! What Codex calls a tool: [`ToolId`]. What an upstream calls it, a flat name, is the bridge's business.
+
+/// How a tool is declared, and so which item its call must come back as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ToolKind {
+    /// `function` → `function_call`.
+    Function,
+    /// `custom` (free-form text input) → `custom_tool_call`.
+    Custom,
+    /// `tool_search` run by the client → `tool_search_call`.
+    ToolSearch,
+}
+
+/// One tool as the client declared it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ToolId {
+    pub kind: ToolKind,
+    pub namespace: Option<String>,
+    pub name: String,
+}
+
+impl std::fmt::Display for ToolId {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(formatter, "\"{}\" in namespace \"{namespace}\"", self.name),
+            None => write!(formatter, "\"{}\"", self.name),
+        }
+    }
+}

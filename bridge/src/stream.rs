@@ -1,0 +1,22 @@
+//! The response side: bytes of an upstream's stream in, the stream the client's own request asked for out.
+//!
+//! `guard` makes whole frames of bytes, `incoming` reads one frame, `rewriter` decides what becomes of it: `items` routes
+//! it to its item's `lifecycle`, `parts` sends what is inside an item, `terminal` ends the response, `out` numbers and
+//! prints. `pull` drives them from a socket. `peek` and `unwrap` read and change single fields without building the event.
+
+pub mod guard;
+pub mod incoming;
+mod items;
+mod lifecycle;
+mod out;
+mod parts;
+mod peek;
+mod pull;
+pub mod rewriter;
+mod terminal;
+mod unwrap;
+
+pub use out::Sent;
+pub(crate) use pull::release_body;
+pub use pull::{Body, Connected, Connecting, OnEnd, ResponseStream};
+pub use rewriter::{End, Rewriter, Settings};

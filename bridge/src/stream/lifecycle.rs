@@ -1,0 +1,160 @@
+//! One output item from its announcement to its end: what is known of it, and what of it waits.
+
+use protocol::{EventKind, ItemKind, Object, Phase, object::str_or_empty};
+use serde_json::Value;
+
+use super::unwrap::Unwrap;
+use crate::translate::Tool;
+
+/// How far an item has come on the client's side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Nothing of it was sent: an earlier item must end first, or its phase is not known.
+    Waiting,
+    /// Announced; its events flow.
+    Open,
+    /// Its end was sent.
+    Finished,
+    /// Never sent: a further call where the client allowed one.
+    Suppressed,
+}
+
+/// An event whose item changed (or did not) on the way: the text is kept as long as it may leave as it came.
+#[derive(Debug, Clone)]
+pub(super) enum Kept {
+    Text(String),
+    Changed(Object),
+}
+
+/// One content part of a message or reasoning item.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    pub(super) text: String,
+    pub(super) text_ended: bool,
+    pub(super) ended: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Lifecycle {
+    pub(super) kind: ItemKind,
+    /// The id in every event that leaves.
+    pub(super) id: String,
+    /// How upstream refers to it; either may be missing.
+    pub(super) upstream_index: Option<u64>,
+    pub(super) call_id: Option<String>,
+    /// `output_index` in every event that leaves.
+    pub(super) index: usize,
+    pub(super) stage: Stage,
+    /// The announcement, until it is sent.
+    pub(super) added: Option<Kept>,
+    /// Content events that came before the item could open.
+    pub(super) queue: Vec<(EventKind, String)>,
+    /// The end, until its turn comes; with the item as it will stand in the final output.
+    pub(super) end: Option<Kept>,
+    /// The finished item: the client's form of it.
+    pub(super) item: Option<Object>,
+    /// The upstream gave this phase itself (`None`: it gave none, or null).
+    pub(super) given_phase: bool,
+    pub(super) parts: Vec<Part>,
+    pub(super) arguments: String,
+    pub(super) arguments_sent: bool,
+    pub(super) arguments_ended: bool,
+    pub(super) tool: Option<Tool>,
+    pub(super) unwrap: Option<Unwrap>,
+    /// A call whose arguments are no JSON: perhaps cut. Only the end of the response tells.
+    pub(super) suspect: bool,
+    /// A call that was cut: announced, never ended.
+    pub(super) cut: bool,
+    /// Begun by us because its content came before its announcement.
+    pub(super) begun: bool,
+}
+
+impl Lifecycle {
+    pub(super) fn new(kind: ItemKind, id: String, index: usize) -> Self {
+        Self {
+            kind,
+            id,
+            upstream_index: None,
+            call_id: None,
+            index,
+            stage: Stage::Waiting,
+            added: None,
+            queue: Vec::new(),
+            end: None,
+            item: None,
+            given_phase: false,
+            parts: Vec::new(),
+            arguments: String::new(),
+            arguments_sent: false,
+            arguments_ended: false,
+            tool: None,
+            unwrap: None,
+            suspect: false,
+            cut: false,
+            begun: false,
+        }
+    }
+
+    pub(super) fn is_call(&self) -> bool {
+        self.kind.is_call()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Finished | Stage::Suppressed)
+    }
+
+    /// Whether the client's form of this call carries plain arguments.
+    pub(super) fn has_plain_arguments(&self) -> bool {
+        self.tool
+            .as_ref()
+            .is_none_or(|tool| tool.id.kind == protocol::ToolKind::Function)
+    }
+
+    /// Whether events of `kind` can belong to this item.
+    pub(super) fn takes(&self, kind: EventKind) -> bool {
+        match kind {
+            EventKind::TextDelta
+            | EventKind::TextDone
+            | EventKind::AnnotationAdded
+            | EventKind::RefusalDelta
+            | EventKind::RefusalDone => self.kind == ItemKind::Message,
+            EventKind::PartAdded | EventKind::PartDone => {
+                matches!(self.kind, ItemKind::Message | ItemKind::Reasoning)
+            }
+            EventKind::ReasoningDelta
+            | EventKind::ReasoningDone
+            | EventKind::SummaryPartAdded
+            | EventKind::SummaryPartDone
+            | EventKind::SummaryDelta
+            | EventKind::SummaryDone => self.kind == ItemKind::Reasoning,
+            EventKind::ArgumentsDelta | EventKind::ArgumentsDone => {
+                self.kind == ItemKind::FunctionCall
+            }
+            EventKind::CustomInputDelta | EventKind::CustomInputDone => {
+                self.kind == ItemKind::CustomToolCall
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Whether `item` carries a phase; a null one counts as missing, an unknown word as given.
+pub(super) fn has_phase(item: &Object) -> bool {
+    item.get("phase").is_some_and(|phase| !phase.is_null())
+}
+
+/// Writes `phase` on a message that has none.
+pub(super) fn set_phase(item: &mut Object, phase: Phase) {
+    if !has_phase(item) {
+        item.insert("phase".into(), phase.as_str().into());
+    }
+}
+
+/// The text of content part `index`, if the item has it.
+pub(super) fn part_text(item: &Object, index: usize) -> Option<&str> {
+    let part = item.get("content")?.as_array()?.get(index)?.as_object()?;
+    match part.get("type").and_then(Value::as_str) {
+        Some("refusal") => Some(str_or_empty(part, "refusal")),
+        _ => part.get("text")?.as_str(),
+    }
+}

@@ -1,0 +1,283 @@
+//! The events inside an item: content parts of messages and reasoning, arguments of calls. What upstream leaves out
+//! (llama-server sends no parts for reasoning and no `function_call_arguments.done`) is filled in here, in order.
+
+use protocol::{EventKind, ItemKind, Object, ToolKind, event};
+use serde_json::{Value, json};
+
+use super::{
+    lifecycle::{Lifecycle, Part, part_text},
+    out::Out,
+    peek::{Fields, Peek},
+    unwrap::Unwrap,
+};
+
+/// Sends one content event of an open item, and before it what must have come before it.
+///
+/// `fill` completes the parts of a server known to leave fields out.
+pub(super) fn forward(
+    item: &mut Lifecycle,
+    kind: EventKind,
+    name: &str,
+    data: &str,
+    peek: &Peek<'_>,
+    fill: bool,
+    out: &mut Out,
+) {
+    match kind {
+        EventKind::ArgumentsDelta | EventKind::ArgumentsDone => {
+            return arguments(item, kind, name, data, peek, out);
+        }
+        EventKind::PartAdded => item.parts.push(Part::default()),
+        EventKind::PartDone
+        | EventKind::TextDelta
+        | EventKind::TextDone
+        | EventKind::RefusalDelta
+        | EventKind::RefusalDone
+        | EventKind::ReasoningDelta
+        | EventKind::ReasoningDone
+        | EventKind::AnnotationAdded
+            if item.parts.is_empty() =>
+        {
+            begin_part(item, out);
+        }
+        _ => {}
+    }
+    let mut logprobs = false;
+    let mut content_index = None;
+    // Codex ignores a summary event without its index. A server that sends none has one summary.
+    let is_summary = matches!(
+        kind,
+        EventKind::SummaryPartAdded
+            | EventKind::SummaryPartDone
+            | EventKind::SummaryDelta
+            | EventKind::SummaryDone
+    );
+    let summary_index = (is_summary && peek.summary_index_missing()).then_some(0);
+    if !is_summary && let Some(current) = item.parts.len().checked_sub(1) {
+        // Some servers count deltas in `content_index`: an index nobody announced means the current part.
+        let index = peek
+            .content_index()
+            .filter(|index| *index < current && kind != EventKind::PartAdded)
+            .unwrap_or(current);
+        content_index = Some(index);
+        match kind {
+            EventKind::TextDelta | EventKind::RefusalDelta | EventKind::ReasoningDelta => {
+                if let Some(delta) = peek.delta() {
+                    item.parts[index].text.push_str(&delta);
+                }
+                logprobs = fill && kind == EventKind::TextDelta;
+            }
+            EventKind::TextDone | EventKind::RefusalDone | EventKind::ReasoningDone => {
+                item.parts[index].text_ended = true;
+                logprobs = fill && kind == EventKind::TextDone;
+            }
+            EventKind::PartDone => {
+                if !item.parts[index].text_ended {
+                    let text = std::mem::take(&mut item.parts[index].text);
+                    end_text(item, index, &text, out);
+                    item.parts[index].text = text;
+                }
+                item.parts[index].ended = true;
+            }
+            EventKind::PartAdded if fill => {
+                if let Some(event) = with_complete_part(data, item, index) {
+                    return out.event(event);
+                }
+            }
+            _ => {}
+        }
+    }
+    let fields = Fields {
+        item_id: Some(&item.id),
+        output_index: Some(item.index),
+        content_index,
+        summary_index,
+        logprobs,
+        ..Fields::default()
+    };
+    out.text(name, data, peek, fields);
+}
+
+/// Sends what an item still owes before its `output_item.done`.
+pub(super) fn finish(item: &mut Lifecycle, out: &mut Out) {
+    let Some(finished) = item.item.take() else {
+        return;
+    };
+    match item.kind {
+        ItemKind::Message | ItemKind::Reasoning => {
+            let count = finished
+                .get("content")
+                .and_then(Value::as_array)
+                .map_or(0, Vec::len);
+            for index in 0..count.max(item.parts.len()) {
+                let text = match part_text(&finished, index) {
+                    Some(text) => text.to_owned(),
+                    None if index < item.parts.len() => item.parts[index].text.clone(),
+                    // Not a text part; its end says all.
+                    None => continue,
+                };
+                finish_part(item, index, &text, out);
+            }
+        }
+        ItemKind::FunctionCall => finish_call(item, &finished, out),
+        _ => {}
+    }
+    item.item = Some(finished);
+}
+
+fn finish_part(item: &mut Lifecycle, index: usize, text: &str, out: &mut Out) {
+    while item.parts.len() <= index {
+        begin_part(item, out);
+        if item.parts.len() > index && !text.is_empty() {
+            let delta = match item.kind {
+                ItemKind::Reasoning => reasoning_delta(&item.id, item.index, index, text),
+                _ => event::text_delta(&item.id, item.index, index, text),
+            };
+            out.event(delta);
+        }
+    }
+    if !item.parts[index].text_ended {
+        end_text(item, index, text, out);
+    }
+    if !item.parts[index].ended {
+        let part = part(item.kind, text);
+        out.event(event::part(
+            EventKind::PartDone,
+            &item.id,
+            item.index,
+            index,
+            part,
+        ));
+        item.parts[index].ended = true;
+    }
+}
+
+fn begin_part(item: &mut Lifecycle, out: &mut Out) {
+    let index = item.parts.len();
+    item.parts.push(Part::default());
+    let part = part(item.kind, "");
+    out.event(event::part(
+        EventKind::PartAdded,
+        &item.id,
+        item.index,
+        index,
+        part,
+    ));
+}
+
+fn end_text(item: &mut Lifecycle, index: usize, text: &str, out: &mut Out) {
+    let event = match item.kind {
+        ItemKind::Reasoning => event::reasoning_done(&item.id, item.index, index, text),
+        _ => event::text_done(&item.id, item.index, index, text),
+    };
+    out.event(event);
+    item.parts[index].text_ended = true;
+}
+
+pub(super) fn part(kind: ItemKind, text: &str) -> Value {
+    match kind {
+        ItemKind::Reasoning => json!({"type": "reasoning_text", "text": text}),
+        _ => json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []}),
+    }
+}
+
+fn reasoning_delta(id: &str, output_index: usize, content_index: usize, delta: &str) -> Object {
+    let mut event = event::text_delta(id, output_index, content_index, delta);
+    event.insert("type".into(), EventKind::ReasoningDelta.as_str().into());
+    event.shift_remove("logprobs");
+    event
+}
+
+/// The announcement of a part with `annotations` and `logprobs`, or `None` when it has them.
+fn with_complete_part(data: &str, item: &Lifecycle, index: usize) -> Option<Object> {
+    let mut event: Object = serde_json::from_str(data).ok()?;
+    let part = event.get_mut("part")?.as_object_mut()?;
+    if part.get("type")?.as_str()? != "output_text" {
+        return None;
+    }
+    let before = part.len();
+    for list in ["annotations", "logprobs"] {
+        part.entry(list).or_insert_with(|| json!([]));
+    }
+    if part.len() == before {
+        return None;
+    }
+    event.insert("item_id".into(), item.id.as_str().into());
+    event.insert("output_index".into(), item.index.into());
+    event.insert("content_index".into(), index.into());
+    Some(event)
+}
+
+fn arguments(
+    item: &mut Lifecycle,
+    kind: EventKind,
+    name: &str,
+    data: &str,
+    peek: &Peek<'_>,
+    out: &mut Out,
+) {
+    let fields = Fields {
+        item_id: Some(&item.id),
+        output_index: Some(item.index),
+        ..Fields::default()
+    };
+    if kind == EventKind::ArgumentsDelta {
+        let delta = peek.delta().unwrap_or_default();
+        item.arguments.push_str(&delta);
+        if item.has_plain_arguments() {
+            item.arguments_sent |= !delta.is_empty();
+            out.text(name, data, peek, fields);
+        } else if let Some(unwrap) = &mut item.unwrap {
+            let text = unwrap.push(&delta);
+            if !text.is_empty() {
+                out.event(event::custom_input_delta(&item.id, item.index, &text));
+            }
+        }
+        return;
+    }
+    let Ok(mut event) = serde_json::from_str::<Object>(data) else {
+        return;
+    };
+    if let Some(arguments) = event.get("arguments").and_then(Value::as_str) {
+        arguments.clone_into(&mut item.arguments);
+    }
+    if !item.has_plain_arguments() {
+        return;
+    }
+    item.arguments_ended = true;
+    let declared = item.tool.as_ref().map(|tool| tool.id.name.as_str());
+    match (declared, event.get("name").and_then(Value::as_str)) {
+        (Some(declared), Some(came)) if declared != came => {
+            event.insert("name".into(), declared.into());
+            event.insert("item_id".into(), item.id.as_str().into());
+            event.insert("output_index".into(), item.index.into());
+            out.event(event);
+        }
+        _ => out.text(name, data, peek, fields),
+    }
+}
+
+fn finish_call(item: &mut Lifecycle, finished: &Object, out: &mut Out) {
+    match item.tool.as_ref().map(|tool| tool.id.kind) {
+        None | Some(ToolKind::Function) => {
+            let arguments = protocol::object::str_or_empty(finished, "arguments");
+            if !item.arguments_sent && !arguments.is_empty() {
+                out.event(event::arguments_delta(&item.id, item.index, arguments));
+            }
+            if !item.arguments_ended {
+                let name = protocol::object::str_or_empty(finished, "name");
+                out.event(event::arguments_done(&item.id, item.index, name, arguments));
+            }
+        }
+        Some(ToolKind::Custom) => {
+            let input = protocol::object::str_or_empty(finished, "input");
+            let given = item.unwrap.as_ref().map_or(0, Unwrap::given);
+            let rest = input.get(given..).unwrap_or_default();
+            if !rest.is_empty() {
+                out.event(event::custom_input_delta(&item.id, item.index, rest));
+            }
+            out.event(event::custom_input_done(&item.id, item.index, input));
+        }
+        Some(ToolKind::ToolSearch) => {}
+    }
+}

@@ -1,0 +1,415 @@
+//! The machine that turns an upstream's stream into the one Codex declared its tools for. It owns no socket and no
+//! clock: frames go in, bytes come out.
+//!
+//! What it keeps, whatever comes in:
+//! - `sequence_number` runs 0…n-1 over what is sent; each item has one `output_index` and one id in all its events.
+//! - An item's end is sent only after the ends of all earlier items. A call opens only when every earlier item has
+//!   ended; text and reasoning flow at once unless an earlier call is still open.
+//! - Of a message only `output_item.done` waits, for its phase: a later call makes it commentary, the end of the
+//!   response the final answer.
+//! - The terminal event's `output` is the list of the items that were sent. Nothing follows it but `[DONE]`.
+//! - What waits is counted against a cap.
+//!
+//! ```text
+//! upstream:  item.added(message) … item.added(function_call) … item.done(message) … item.done(function_call)
+//! to Codex:  item.added(message) … item.done(message, phase=commentary) item.added(custom_tool_call) … item.done
+//! ```
+
+use std::collections::HashMap;
+
+use bytes::{Bytes, BytesMut};
+use protocol::{ApiError, ErrorKind, EventKind, Ids, ItemKind, Object, error, event, response};
+use serde_json::Value;
+
+use super::{
+    guard::Frame,
+    incoming::{self, Incoming},
+    items::Family,
+    lifecycle::Lifecycle,
+    out::{Out, Sent},
+    peek::{Fields, Peek},
+};
+use crate::{
+    config::PhasePolicy,
+    translate::{Translation, restore},
+};
+
+/// What the rewriter must know of the request and the upstream.
+#[derive(Debug)]
+pub struct Settings {
+    /// `None` invents no phases (a JSON answer gets none).
+    pub phase: Option<PhasePolicy>,
+    /// The upstream is llama-server: it leaves fields out and reports truncation as success.
+    pub repair: bool,
+    /// The upstream's context window in tokens, to tell truncation by.
+    pub context: Option<u64>,
+    pub max_held_bytes: usize,
+    pub request_id: String,
+    pub now_unix: u64,
+    pub ids: Ids,
+}
+
+/// How a stream ended.
+#[derive(Debug, Clone)]
+pub struct End {
+    /// `completed`, `incomplete` or `failed`.
+    pub kind: EventKind,
+    /// The response resource of the terminal event.
+    pub response: Object,
+    /// Our own verdict, when it was we who failed it.
+    pub error: Option<ApiError>,
+}
+
+/// One response on its way through. See the module's invariants.
+#[derive(Debug)]
+pub struct Rewriter {
+    pub(super) settings: Settings,
+    pub(super) translation: Translation,
+    pub(super) out: Out,
+    pub(super) items: Vec<Lifecycle>,
+    pub(super) by_id: HashMap<String, usize>,
+    /// Every item before this one is over.
+    pub(super) first_unfinished: usize,
+    /// Items that have an `output_index`.
+    pub(super) announced: usize,
+    pub(super) last_call: Option<usize>,
+    /// No item can follow any more: every phase is known.
+    pub(super) ended: bool,
+    /// Upstream itself ended the response: a call whose arguments are no JSON was not cut.
+    pub(super) completed: bool,
+    pub(super) held: usize,
+    /// Calls left out because the client allowed one.
+    pub(super) suppressed: u64,
+    pub(super) patch_repairs: u64,
+    /// The one `id` of the response, ours or upstream's.
+    response_id: Option<String>,
+    /// `response.created` was sent.
+    started: bool,
+    alive: Option<String>,
+    end: Option<End>,
+}
+
+impl Rewriter {
+    pub fn new(settings: Settings, translation: Translation) -> Self {
+        Self {
+            settings,
+            translation,
+            out: Out::default(),
+            items: Vec::new(),
+            by_id: HashMap::new(),
+            first_unfinished: 0,
+            announced: 0,
+            last_call: None,
+            ended: false,
+            completed: false,
+            held: 0,
+            suppressed: 0,
+            patch_repairs: 0,
+            response_id: None,
+            started: false,
+            alive: None,
+            end: None,
+        }
+    }
+
+    /// The request was sent, perhaps to another server than was thought when the wait for it began.
+    pub fn retarget(&mut self, translation: Translation, repair: bool, context: Option<u64>) {
+        self.translation = translation;
+        self.settings.repair = repair;
+        self.settings.context = context;
+    }
+
+    /// For a JSON answer: its messages get no phase that upstream did not give.
+    pub fn invent_no_phases(&mut self) {
+        self.settings.phase = None;
+    }
+
+    /// Takes one upstream frame. Frames after the end are ignored.
+    pub fn handle(&mut self, frame: &Frame) {
+        if self.end.is_some() {
+            return;
+        }
+        let Some(incoming) = incoming::read(frame.as_str()) else {
+            return;
+        };
+        if incoming.data.trim() == "[DONE]" {
+            return;
+        }
+        if let Err(error) = self.route(&incoming) {
+            self.fail(error);
+        }
+    }
+
+    /// The upstream has nothing more to say: without a terminal event that is a failure.
+    pub fn finish(&mut self) {
+        if self.end.is_none() {
+            self.fail(upstream_error(
+                "the model server closed the stream before the response was complete",
+            ));
+        }
+    }
+
+    /// A sign of life: `response.in_progress`, preceded by our own `response.created` if upstream sent none yet.
+    pub fn heartbeat(&mut self) {
+        if self.end.is_some() {
+            return;
+        }
+        self.ensure_started();
+        let text = match self.alive.take() {
+            Some(text) => text,
+            None => {
+                let response = self.skeleton("in_progress");
+                let event = event::lifecycle(EventKind::InProgress, response);
+                serde_json::to_string(&event).unwrap_or_default()
+            }
+        };
+        self.out
+            .kept(EventKind::InProgress, &text, Fields::default());
+        self.alive = Some(text);
+    }
+
+    /// Ends the response as failed, once. What is finished is sent first.
+    pub fn fail(&mut self, mut error: ApiError) {
+        if self.end.is_some() {
+            return;
+        }
+        self.ended = true;
+        // Ends whose turn had come but for a phase, and text held whole, still go out. An unfinished item stays
+        // unfinished, and no call behind it is given out.
+        self.advance();
+        self.ensure_started();
+        error.message = format!("{} (request {})", error.message, self.settings.request_id);
+        let mut response = self.skeleton("failed");
+        response.insert("output".into(), self.output().into());
+        response.insert("error".into(), error.response_error());
+        self.out
+            .event(event::lifecycle(EventKind::Failed, response.clone()));
+        self.close(EventKind::Failed, response, Some(error));
+    }
+
+    /// The bytes that are ready for the client.
+    pub fn take(&mut self) -> Bytes {
+        self.out.bytes().split().freeze()
+    }
+
+    pub fn pending(&mut self) -> &BytesMut {
+        self.out.bytes()
+    }
+
+    /// How the response ended; `None` while it goes on.
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    pub fn into_end(self) -> Option<End> {
+        self.end
+    }
+
+    pub fn sent(&self) -> Sent {
+        self.out.sent()
+    }
+
+    /// Calls left out because the client allowed one, and patch inputs whose markers were repaired.
+    pub fn repairs(&self) -> (u64, u64) {
+        (self.suppressed, self.patch_repairs)
+    }
+
+    pub fn held_bytes(&self) -> usize {
+        self.held
+    }
+
+    fn route(&mut self, incoming: &Incoming<'_>) -> Result<(), ApiError> {
+        let data = incoming.data.as_ref();
+        let peek = Peek::parse(data).map_err(|fault| {
+            upstream_error(format!(
+                "the model server sent an event that is no JSON object: {fault}"
+            ))
+        })?;
+        let named = incoming.name.as_deref();
+        let kind = peek.kind();
+        let name = match (named, kind.as_deref()) {
+            (Some(named), Some(kind)) if named != kind => {
+                return Err(upstream_error(format!(
+                    "the model server sent an event called both {named:?} and {kind:?}"
+                )));
+            }
+            (_, Some(kind)) => kind,
+            (Some(named), None) => named,
+            (None, None) => return Err(nameless(data)),
+        };
+        let kind = EventKind::from_name(name);
+        match kind {
+            EventKind::Created | EventKind::Queued | EventKind::InProgress => {
+                self.progress(kind, data)
+            }
+            EventKind::Completed | EventKind::Failed | EventKind::Incomplete => {
+                self.terminal(kind, data, &peek)
+            }
+            EventKind::Error => Err(reported(&parse(data)?)),
+            EventKind::ItemAdded => {
+                self.ensure_started();
+                self.item_added(data)
+            }
+            EventKind::ItemDone => {
+                self.ensure_started();
+                self.item_done(data)
+            }
+            _ => {
+                self.ensure_started();
+                self.content(kind, name, data, &peek, Family::of(kind))
+            }
+        }?;
+        if self.held > self.settings.max_held_bytes {
+            return Err(upstream_error(format!(
+                "the response needs more than {} bytes to be held at once (limits.maxHeldBytes)",
+                self.settings.max_held_bytes
+            )));
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, kind: EventKind, data: &str) -> Result<(), ApiError> {
+        let event = parse(data)?;
+        let Some(came) = event.get("response").and_then(Value::as_object) else {
+            return Err(upstream_error(format!(
+                "the model server sent {} without a response object",
+                kind.as_str()
+            )));
+        };
+        self.adopt_id(came);
+        match (self.started, kind) {
+            // Ours went out already; upstream's would be a second one.
+            (true, EventKind::Created) => return Ok(()),
+            (false, EventKind::Created) => self.started = true,
+            _ => self.ensure_started(),
+        }
+        let mut wanted = came.clone();
+        self.settle(&mut wanted);
+        if wanted == *came {
+            self.out.kept(kind, data, Fields::default());
+        } else {
+            let mut event = event;
+            event.insert("type".into(), kind.as_str().into());
+            event.insert("response".into(), wanted.into());
+            self.out.event(event);
+        }
+        Ok(())
+    }
+
+    /// Makes a response object of upstream's ours: the one id, the request's own tools, every field where upstream is
+    /// known to leave some out.
+    pub(super) fn settle(&mut self, response: &mut Object) {
+        let id = self.id();
+        response.insert("id".into(), id.into());
+        restore::echo(response, &self.translation);
+        if self.settings.repair {
+            response::complete(response, &self.translation.declared, self.settings.now_unix);
+        }
+    }
+
+    /// Takes upstream's id, unless the client has already seen another.
+    pub(super) fn adopt_id(&mut self, response: &Object) {
+        if self.response_id.is_none() {
+            self.response_id = response
+                .get("id")
+                .and_then(Value::as_str)
+                .map(str::to_owned);
+        }
+    }
+
+    pub(super) fn ensure_started(&mut self) {
+        if !self.started {
+            self.started = true;
+            let response = self.skeleton("in_progress");
+            self.out
+                .event(event::lifecycle(EventKind::Created, response));
+        }
+    }
+
+    /// Ends the machine after its terminal event.
+    pub(super) fn close(&mut self, kind: EventKind, response: Object, error: Option<ApiError>) {
+        self.out.done();
+        self.items.clear();
+        self.by_id.clear();
+        self.held = 0;
+        self.end = Some(End {
+            kind,
+            response,
+            error,
+        });
+    }
+
+    fn id(&mut self) -> String {
+        self.response_id
+            .get_or_insert_with(|| self.settings.ids.make("resp"))
+            .clone()
+    }
+
+    fn skeleton(&mut self, status: &str) -> Object {
+        let mut response = Object::new();
+        response.insert("id".into(), self.id().into());
+        response.insert("object".into(), "response".into());
+        response.insert("status".into(), status.into());
+        response::complete(
+            &mut response,
+            &self.translation.declared,
+            self.settings.now_unix,
+        );
+        response
+    }
+}
+
+/// The event as an object.
+pub(super) fn parse(data: &str) -> Result<Object, ApiError> {
+    serde_json::from_str(data).map_err(|fault| {
+        upstream_error(format!(
+            "the model server sent an event that is no JSON object: {fault}"
+        ))
+    })
+}
+
+/// A fault of the upstream that may pass.
+pub(super) fn upstream_error(message: impl Into<String>) -> ApiError {
+    ApiError::new(ErrorKind::Server, message).with_code(error::SERVER_ERROR)
+}
+
+/// A data line without a type: llama-server's way to report a failure in mid-stream, or nonsense.
+fn nameless(data: &str) -> ApiError {
+    match parse(data) {
+        Ok(event) if event.contains_key("error") => reported(&event),
+        Ok(_) => upstream_error("the model server sent an event without a type"),
+        Err(error) => error,
+    }
+}
+
+/// What an `error` event or a bare `{"error": …}` says.
+fn reported(event: &Object) -> ApiError {
+    let inner = event
+        .get("error")
+        .and_then(Value::as_object)
+        .unwrap_or(event);
+    crate::upstream::fault::from_upstream(inner)
+}
+
+impl Rewriter {
+    /// A new lifecycle at the end of the list.
+    pub(super) fn new_item(&mut self, kind: ItemKind, id: Option<&str>, prefix: &str) -> usize {
+        let at = self.items.len();
+        let own = match id {
+            Some(id) => id.to_owned(),
+            None => self.settings.ids.make(prefix),
+        };
+        let item = Lifecycle::new(kind, own, self.announced);
+        self.announced += 1;
+        if let Some(id) = id {
+            self.by_id.insert(id.to_owned(), at);
+        }
+        // Room for the lifecycle itself: a stream of nothing but announcements is bounded too.
+        self.held += size_of::<Lifecycle>();
+        self.items.push(item);
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests;

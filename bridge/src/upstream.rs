@@ -1,0 +1,2 @@
+//! The model server behind the bridge.
+pub mod fault;
