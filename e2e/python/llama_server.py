@@ -1,6 +1,7 @@
 """Runs llama.cpp's own HTTP server from the wheel `xllamacpp` on a loopback port the system chooses.
 
-Takes one argument, a JSON object: model, ctx, slots, threads, template (text or null), alias.
+Takes one argument, a JSON object: model, ctx, slots, threads, template (text or null), alias,
+longest_answer (tokens, -1 for no limit).
 Prints one line, `READY <url>`, then serves until it is killed.
 """
 
@@ -19,6 +20,7 @@ params.port = 0
 params.n_ctx = options["ctx"]
 params.n_parallel = options["slots"]
 params.cpuparams.n_threads = options["threads"]
+params.n_predict = options["longest_answer"]
 params.endpoint_slots = True
 params.endpoint_metrics = True
 if options["template"] is not None:

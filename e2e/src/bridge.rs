@@ -12,7 +12,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::{child::Child, workspace};
+use crate::{
+    child::{self, Child},
+    workspace,
+};
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
@@ -21,7 +24,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 pub struct Bridge {
     child: Child,
     origin: String,
-    _folder: TempDir,
+    /// Holds the configuration file.
+    _folder: Option<TempDir>,
 }
 
 impl Bridge {
@@ -34,18 +38,23 @@ impl Bridge {
         let folder = tempfile::tempdir().context("a folder for the bridge")?;
         let path = folder.path().join("bridge.json");
         fs::write(&path, config.to_string())?;
-        let mut command = Command::new(binary()?);
-        command.args(["--listen", "127.0.0.1:0"]).arg(&path);
-        Self::spawn(command, folder).await
+        let bridge = Self::spawn(&["--listen", "127.0.0.1:0", &path.to_string_lossy()]).await?;
+        Ok(Self {
+            _folder: Some(folder),
+            ..bridge
+        })
     }
 
-    async fn spawn(command: Command, folder: TempDir) -> Result<Self> {
+    /// Starts it with these arguments.
+    pub async fn spawn(arguments: &[&str]) -> Result<Self> {
+        let mut command = Command::new(binary()?);
+        command.args(arguments);
         let child = Child::spawn("codex-bridge", command)?;
         let origin = child.wait_for(START_LIMIT, ready).await?;
         Ok(Self {
             child,
             origin,
-            _folder: folder,
+            _folder: None,
         })
     }
 
@@ -78,44 +87,44 @@ pub fn binary() -> Result<PathBuf> {
     let folder = workspace::profile_dir()?;
     let path = folder.join("codex-bridge");
     if !path.exists() {
-        build(folder.ends_with("release"))?;
+        build()?;
     }
     ensure!(path.exists(), "no codex-bridge in {}", folder.display());
     Ok(path)
 }
 
-pub fn build(release: bool) -> Result<()> {
+/// Builds it in the profile of the running program, unless `CODEX_BRIDGE_BIN` names one that is built.
+pub fn build() -> Result<()> {
+    if env::var_os("CODEX_BRIDGE_BIN").is_some() {
+        return Ok(());
+    }
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = std::process::Command::new(cargo);
-    command
-        .args([
-            "build",
-            "--package",
-            "codex-bridge",
-            "--bin",
-            "codex-bridge",
-        ])
-        .current_dir(workspace::root());
-    if release {
+    command.args([
+        "build",
+        "--package",
+        "codex-bridge",
+        "--bin",
+        "codex-bridge",
+    ]);
+    if workspace::profile_dir()?.ends_with("release") {
         command.arg("--release");
     }
-    let status = command
-        .status()
-        .with_context(|| format!("start {command:?}"))?;
+    let status = command.current_dir(workspace::root()).status();
+    let status = status.with_context(|| format!("start {command:?}"))?;
     ensure!(status.success(), "{command:?} ended with {status}");
     Ok(())
 }
 
 /// The origin in `codex-bridge listening on http://127.0.0.1:PORT …`.
-pub fn ready(log: &str) -> Option<String> {
-    let line = log
-        .lines()
-        .find(|line| line.contains("listening on http://"))?;
+fn ready(log: &str) -> Option<String> {
+    let line = child::lines(log).find(|line| line.contains("listening on http://"))?;
     let (_, rest) = line.split_once("http://")?;
-    let authority = rest
-        .split(|sign: char| !(sign.is_ascii_alphanumeric() || ".:[]-".contains(sign)))
-        .next()?;
-    Some(format!("http://{authority}"))
+    let authority = |sign: char| sign.is_ascii_alphanumeric() || ".:[]-".contains(sign);
+    Some(format!(
+        "http://{}",
+        rest.split(|sign| !authority(sign)).next()?
+    ))
 }
 
 /// Writes the files of `codex-bridge --init` into `folder`.

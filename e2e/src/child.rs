@@ -115,6 +115,12 @@ impl Drop for Child {
     }
 }
 
+/// The lines of a log that are complete; the last one may still be on its way.
+pub fn lines(log: &str) -> impl Iterator<Item = &str> {
+    log.split_inclusive('\n')
+        .filter_map(|line| line.strip_suffix('\n'))
+}
+
 async fn collect(mut output: impl AsyncRead + Unpin, log: watch::Sender<Vec<u8>>) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(length @ 1..) = output.read(&mut buffer).await {

@@ -99,7 +99,8 @@ impl Codex {
             .set("include_apps_instructions = false")
             .set("include_environment_context = false")
             .table("[skills]\ninclude_instructions = false")
-            .table("[features]\nmulti_agent = false\ngoals = false")
+            .table("[agents]\nenabled = false")
+            .table("[features]\ngoals = false")
     }
 
     /// The folder Codex works in.
@@ -129,30 +130,9 @@ impl Codex {
 
     async fn run(&self, subcommand: &[&str], options: &[&str], prompt: &str) -> Result<Turn> {
         self.write_config()?;
-        let (first, rest) = subcommand.split_first().context("no subcommand")?;
-        let mut command = self.command();
-        // `resume` takes no `-s`, so the sandbox is chosen before it.
-        command.args([
-            first,
-            "--json",
-            "--skip-git-repo-check",
-            "-s",
-            "danger-full-access",
-        ]);
-        command.args(options).args(rest).args(["--", prompt]);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let child = command
-            .spawn()
-            .with_context(|| format!("start {}", self.binary.display()))?;
-        let output = time::timeout(LIMIT, child.wait_with_output());
-        let output = output
-            .await
-            .with_context(|| format!("Codex still ran after {LIMIT:?}"))??;
-        Ok(Turn::new(output.status, &output.stdout, &output.stderr))
+        let mut command = Command::new(&self.binary);
+        self.isolate(&mut command);
+        run(command, subcommand, options, prompt).await
     }
 
     /// The terminal interface with a first prompt, on a terminal of its own; it runs until dropped.
@@ -161,35 +141,25 @@ impl Codex {
     pub fn terminal(&self, prompt: &str) -> Result<Child> {
         self.write_config()?;
         let mut command = Command::new("python3");
-        command.args(["-c", TERMINAL]).arg(&self.binary).args([
-            "--no-daemon",
-            "-s",
-            "danger-full-access",
-            prompt,
-        ]);
         self.isolate(&mut command);
-        command.env("TERM", "xterm-256color");
+        command
+            .env("TERM", "xterm-256color")
+            .args(["-c", TERMINAL])
+            .arg(&self.binary);
+        command.args(["--no-daemon", "-s", "danger-full-access", prompt]);
         Child::spawn("the terminal interface of Codex", command)
     }
 
-    /// The binary with an environment that holds nothing of the user's.
-    pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.binary);
-        self.isolate(&mut command);
-        command
-    }
-
+    /// An environment that holds nothing of the user's.
     fn isolate(&self, command: &mut Command) {
-        command.current_dir(self.work()).env_clear();
+        command.env_clear().current_dir(self.work());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command
             .env("HOME", self.home())
             .env("CODEX_HOME", self.home());
-        // Codex refuses helper links in a home below the temporary folder, so that folder is another one.
-        command
-            .env("TMPDIR", self.folder.path().join("tmp"))
-            .env("LANG", "C.UTF-8")
-            .env("NO_PROXY", "*");
+        // Codex makes no helper links in a home below the temporary folder, so that folder is another one.
+        command.env("TMPDIR", self.folder.path().join("tmp"));
+        command.env("LANG", "C.UTF-8").env("NO_PROXY", "*");
     }
 
     pub fn write_config(&self) -> Result<()> {
@@ -221,6 +191,36 @@ impl Codex {
         );
         fs::write(self.home().join("config.toml"), config).context("write config.toml")
     }
+}
+
+/// Runs one turn with a prepared binary and environment, and collects what it says.
+pub async fn run(
+    mut command: Command,
+    subcommand: &[&str],
+    options: &[&str],
+    prompt: &str,
+) -> Result<Turn> {
+    let (first, rest) = subcommand.split_first().context("no subcommand")?;
+    // `resume` takes no `-s`, so the sandbox is chosen before it.
+    command.args([
+        first,
+        "--json",
+        "--skip-git-repo-check",
+        "-s",
+        "danger-full-access",
+    ]);
+    command.args(options).args(rest).args(["--", prompt]);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let child = command
+        .spawn()
+        .with_context(|| format!("start {command:?}"))?;
+    let output = time::timeout(LIMIT, child.wait_with_output()).await;
+    let output = output.with_context(|| format!("Codex still ran after {LIMIT:?}"))??;
+    Ok(Turn::new(output.status, &output.stdout, &output.stderr))
 }
 
 /// A catalog entry that every tested release reads; older ones refuse missing fields.

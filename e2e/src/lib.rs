@@ -24,6 +24,7 @@ pub mod install;
 pub mod invariants;
 pub mod llama;
 pub mod mcp;
+pub mod models;
 pub mod rig;
 pub mod script;
 pub mod tap;

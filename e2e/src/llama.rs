@@ -2,11 +2,16 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::{child::Child, install};
+use crate::{
+    child::{self, Child},
+    gguf::Script,
+    install,
+};
 
 const SERVER: &str = include_str!("../python/llama_server.py");
 
@@ -22,6 +27,8 @@ pub struct Options {
     pub slots: u32,
     /// Replaces the model's own chat template.
     pub template: Option<String>,
+    /// Tokens after which an answer ends; -1 for no limit.
+    pub longest_answer: i32,
 }
 
 impl Options {
@@ -31,6 +38,7 @@ impl Options {
             context: 8192,
             slots: 1,
             template: None,
+            longest_answer: -1,
         }
     }
 
@@ -44,6 +52,8 @@ impl Options {
 pub struct Llama {
     child: Child,
     origin: String,
+    /// Holds the file of a scripted model.
+    _folder: Option<TempDir>,
 }
 
 impl Llama {
@@ -56,12 +66,32 @@ impl Llama {
             "threads": 2,
             "template": options.template,
             "alias": "local-model",
+            "longest_answer": options.longest_answer,
         });
         let mut command = Command::new(&parts.python);
         command.args(["-c", SERVER, &arguments.to_string()]);
         let child = Child::spawn("the llama.cpp server", command)?;
         let origin = child.wait_for(START_LIMIT, ready).await?;
-        Ok(Self { child, origin })
+        Ok(Self {
+            child,
+            origin,
+            _folder: None,
+        })
+    }
+
+    /// A scripted model, with room for the longest prompt Codex sends.
+    pub async fn scripted(script: &Script) -> Result<Self> {
+        let folder = tempfile::tempdir().context("a folder for the model")?;
+        let path = folder.path().join("scripted.gguf");
+        script.write(&path)?;
+        let options = Options {
+            context: 32_768,
+            ..Options::new(path)
+        };
+        Ok(Self {
+            _folder: Some(folder),
+            ..Self::start(&options).await?
+        })
     }
 
     /// `http://127.0.0.1:PORT/v1`
@@ -79,6 +109,6 @@ impl Llama {
 }
 
 fn ready(log: &str) -> Option<String> {
-    let line = log.lines().find_map(|line| line.strip_prefix("READY "))?;
+    let line = child::lines(log).find_map(|line| line.strip_prefix("READY "))?;
     Some(line.trim().trim_end_matches('/').to_owned())
 }
