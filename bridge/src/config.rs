@@ -3,9 +3,26 @@
 //! What the user *wrote* is a different type (`config::file`): layers are merged by the crate `config`, parsed
 //! strictly, and only then become a `Config`. An impossible value never gets this far.
 
+mod check;
+mod error;
+mod file;
+mod keys;
+mod layer;
+mod load;
+mod source;
+mod spelling;
+mod values;
+
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use serde::{Deserialize, Serialize};
 use url::Url;
+
+pub use self::{
+    error::Error,
+    load::{Loaded, Sources},
+    source::{Environment, Flags},
+};
 
 /// Everything the running bridge needs to know.
 #[derive(Debug, Clone)]
@@ -71,10 +88,12 @@ pub struct HttpUpstream {
     pub wait_for_ready: Option<Duration>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum UpstreamKind {
     /// Ask once (`/props` answers only on llama-server).
     Auto,
+    #[serde(rename = "llama.cpp")]
     LlamaCpp,
     /// Any other native Responses server.
     Responses,
@@ -114,7 +133,8 @@ pub struct Exclusion {
 }
 
 /// What happens to a tool type this release does not know.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum UnknownTools {
     #[default]
     Refuse,
@@ -123,7 +143,8 @@ pub enum UnknownTools {
 }
 
 /// When a message's phase reaches the client.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PhasePolicy {
     /// Text flows at once; the phase stands on `output_item.done`.
     #[default]
@@ -133,7 +154,8 @@ pub enum PhasePolicy {
 }
 
 /// Where developer and system messages go.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum SystemMessages {
     /// `Merge` for llama.cpp, `Keep` for any other server.
     #[default]
@@ -150,7 +172,8 @@ pub struct Log {
     pub filter: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     Text,
     Json,

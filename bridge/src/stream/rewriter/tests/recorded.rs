@@ -15,7 +15,7 @@ fn every_recorded_llama_server_stream_comes_out_lawful() {
         eprintln!("skipped: no recordings at {}", folder.display());
         return;
     }
-    let mut checked = 0;
+    let (mut checked, mut cut) = (0, 0);
     let mut folders = vec![folder];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap() {
@@ -47,6 +47,7 @@ fn every_recorded_llama_server_stream_comes_out_lawful() {
             {
                 request["max_output_tokens"] = Value::Null;
             }
+            let limit = request["max_output_tokens"].as_u64();
             let mut rewriter = rewriter(request, true);
             let mut guard = Guard::new(1 << 20);
             for chunk in fs::read(&path).unwrap().chunks(37) {
@@ -62,12 +63,20 @@ fn every_recorded_llama_server_stream_comes_out_lawful() {
             rewriter.finish();
             println!("{}", path.display());
             let response = laws::check(&sent(&mut rewriter));
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            if name.contains("trunc") || name.starts_with("03-") {
-                assert_ne!(response["status"], "completed", "{name}");
-            }
+            let spent = response["usage"]["output_tokens"].as_u64();
+            let is_cut = limit.is_some() && spent >= limit;
+            assert_eq!(
+                response["status"] == "incomplete",
+                is_cut,
+                "{}",
+                path.display()
+            );
+            cut += u32::from(is_cut);
             checked += 1;
         }
     }
-    assert!(checked > 50, "{checked} recordings");
+    assert!(
+        checked > 50 && cut > 5,
+        "{checked} recordings, {cut} of them cut"
+    );
 }

@@ -1,0 +1,141 @@
+//! From layers to a [`Config`]: merge, parse strictly, check. A fault names the highest layer that set the key.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use super::{
+    Config, check,
+    error::{Error, Fault, shown},
+    file::File,
+    keys::{self, Kind},
+    layer::{Layer, ancestors},
+    source::{self, Environment, Flags},
+};
+
+/// Everything a configuration is made of.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// The file named on the command line; it wins over one named in the environment.
+    pub path: Option<PathBuf>,
+    pub environment: Environment,
+    pub flags: Flags,
+}
+
+/// A configuration that the program can start with, in the two forms it is needed in.
+#[derive(Debug)]
+pub struct Loaded {
+    pub config: Config,
+    /// Every setting, defaults included, in the form of a configuration file. Keys are masked.
+    pub effective: Value,
+    /// `effective` without what only repeats a default.
+    pub chosen: Value,
+    /// An upstream was named by some layer.
+    pub upstream_given: bool,
+}
+
+impl Sources {
+    /// Reads, merges and checks all layers.
+    pub fn load(&self) -> Result<Loaded, Error> {
+        let mut layers = Vec::new();
+        if let Some(path) = self.path.clone().or_else(|| self.environment.config_path()) {
+            layers.push(source::file(&path)?);
+        }
+        layers.push(self.environment.layer()?);
+        layers.push(self.flags.layer()?);
+        for high in 1..layers.len() {
+            let (lower, higher) = layers.split_at_mut(high);
+            lower
+                .iter_mut()
+                .for_each(|layer| layer.yield_to(&higher[0]));
+        }
+
+        let upstream = layers.iter().rev().find_map(Layer::http_upstream);
+        let located = |fault: Fault| {
+            let layer = ancestors(&fault.path)
+                .find_map(|path| layers.iter().rev().find(|layer| layer.has(path)));
+            // What no layer wrote is missing, and missing from the file, if there is one.
+            layer.unwrap_or(&layers[0]).error(fault)
+        };
+        let merged = merge(&keys::defaults(upstream == Some(true)), &layers)?;
+        let file = parse(merged).map_err(&located)?;
+        let effective =
+            serde_json::to_value(&file).map_err(|error| Error::Merge(error.to_string()))?;
+        let config = check::config(file, &self.environment).map_err(&located)?;
+        let chosen = keys::without_defaults(&effective, "");
+        Ok(Loaded {
+            config,
+            effective,
+            chosen,
+            upstream_given: upstream.is_some(),
+        })
+    }
+}
+
+/// The crate `config` does the merging and nothing else: its own deserialiser turns 5.9 into 6 and `true` into 1.
+fn merge(defaults: &Map<String, Value>, layers: &[Layer]) -> Result<Value, Error> {
+    let mut merging = ::config::Config::builder();
+    for settings in std::iter::once(defaults).chain(layers.iter().map(|layer| &layer.settings)) {
+        let text = Value::Object(settings.clone()).to_string();
+        merging = merging.add_source(::config::File::from_str(&text, ::config::FileFormat::Json));
+    }
+    let merged = merging
+        .build()
+        .and_then(::config::Config::try_deserialize::<Value>);
+    let mut merged = merged.map_err(|error| Error::Merge(error.to_string()))?;
+    // It keeps tables in hash order; which of two faults is named must not be chance.
+    merged.sort_all_objects();
+    Ok(merged)
+}
+
+fn parse(mut merged: Value) -> Result<File, Fault> {
+    let before = merged.clone();
+    // The enum `file::Upstream` wants its variant by name.
+    if let Some(upstream) = merged.get_mut("upstream")
+        && upstream.get("bundled").is_none()
+    {
+        *upstream = Value::Object(Map::from_iter([("http".to_owned(), upstream.take())]));
+    }
+    serde_path_to_error::deserialize(merged).map_err(|error| {
+        let path = error.path().to_string();
+        fault(
+            &before,
+            &path.replacen("upstream.http", "upstream", 1),
+            &error.into_inner().to_string(),
+        )
+    })
+}
+
+/// Of the parser's message only the missing field's name is used; the key table has better words.
+fn fault(merged: &Value, path: &str, message: &str) -> Fault {
+    if let Some(field) = message
+        .strip_prefix("missing field `")
+        .and_then(|rest| rest.split('`').next())
+    {
+        let path = if path == "." {
+            field.to_owned()
+        } else {
+            format!("{path}.{field}")
+        };
+        return Fault::new(path.clone(), "missing", allowed(&path));
+    }
+    let value = merged.pointer(&pointer(path)).unwrap_or(&Value::Null);
+    // Texts inside lists and maps are described by the key that holds them.
+    let kind = keys::find(path).map_or(Kind::Text, |key| key.kind);
+    Fault::new(path, shown(value, kind), allowed(path))
+}
+
+fn allowed(path: &str) -> String {
+    ancestors(path).find_map(keys::find).map_or_else(
+        || format!("not allowed here ({path})"),
+        |key| key.allowed.to_owned(),
+    )
+}
+
+/// `a[0].b` → `/a/0/b`. A model name with a dot in it finds nothing, and is shown as null.
+fn pointer(path: &str) -> String {
+    format!(
+        "/{}",
+        path.replace('[', ".").replace(']', "").replace('.', "/")
+    )
+}

@@ -1,0 +1,184 @@
+//! Where layers come from: the text of a file, the process environment, the command line.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Map, Value};
+
+use super::{
+    error::Error,
+    keys::{self, Kind},
+    layer::Layer,
+    spelling::Spelling,
+};
+
+/// The environment variables the program may see. Tests bring their own.
+#[derive(Debug, Clone, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+/// Settings given as flags.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    /// `--listen HOST:PORT`.
+    pub listen: Option<(String, u16)>,
+    /// `--upstream URL|bundled`.
+    pub upstream: Option<String>,
+}
+
+const PREFIX: &str = "CODEX_BRIDGE__";
+/// The second is the older npm bridge's.
+const PATH_VARIABLES: [&str; 2] = ["CODEX_BRIDGE_CONFIG", "CODEX_LLAMA_CPP_BRIDGE_CONFIG"];
+
+impl Environment {
+    /// The process environment; variables that are not UTF-8 cannot hold a setting and are left out.
+    pub fn of_process() -> Self {
+        std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// The configuration file that the environment names.
+    pub(super) fn config_path(&self) -> Option<PathBuf> {
+        PATH_VARIABLES
+            .iter()
+            .find_map(|name| self.get(name).filter(|path| !path.is_empty()))
+            .map(PathBuf::from)
+    }
+
+    /// `CODEX_BRIDGE__LISTEN__PORT=10902` sets `listen.port`.
+    pub(super) fn layer(&self) -> Result<Layer, Error> {
+        let mut settings = Map::new();
+        let mut places = BTreeMap::new();
+        for (variable, text) in &self.0 {
+            let Some(name) = variable.strip_prefix(PREFIX) else {
+                continue;
+            };
+            let path = name.replace("__", ".").to_ascii_lowercase();
+            let kind = keys::find(&path).map_or(Kind::Text, |key| key.kind);
+            if !insert(&mut settings, &path, from_text(text, kind)) {
+                return Err(Error::Setting {
+                    place: variable.clone(),
+                    key: path,
+                    came: "another variable sets the same key, or one above it".to_owned(),
+                    allowed: "one variable for each key is allowed".to_owned(),
+                });
+            }
+            places.insert(path, variable.clone());
+        }
+        Layer::new(settings, places, Spelling::Snake)
+    }
+}
+
+impl FromIterator<(String, String)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
+        Self(variables.into_iter().collect())
+    }
+}
+
+impl Flags {
+    pub(super) fn layer(&self) -> Result<Layer, Error> {
+        let mut settings = Map::new();
+        let mut places = BTreeMap::new();
+        if let Some((host, port)) = &self.listen {
+            insert(&mut settings, "listen.host", Value::from(host.as_str()));
+            insert(&mut settings, "listen.port", Value::from(*port));
+            places.insert("listen".to_owned(), "--listen".to_owned());
+        }
+        if let Some(upstream) = &self.upstream {
+            insert(&mut settings, "upstream", Value::from(upstream.as_str()));
+            places.insert("upstream".to_owned(), "--upstream".to_owned());
+        }
+        Layer::new(settings, places, Spelling::Camel)
+    }
+}
+
+/// A JSON or TOML file: by its extension, otherwise by its first character.
+pub(super) fn file(path: &Path) -> Result<Layer, Error> {
+    let file = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|source| Error::Unreadable {
+        file: file.clone(),
+        source,
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let json = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => true,
+        Some("toml") => false,
+        _ => text.trim_start().starts_with('{'),
+    };
+    let (parsed, spelling) = match json {
+        true => (
+            serde_json::from_str(text).map_err(|error| format!("not JSON: {error}")),
+            Spelling::Camel,
+        ),
+        false => (
+            toml::from_str(text).map_err(|error| toml_problem(text, &error)),
+            Spelling::Snake,
+        ),
+    };
+    match parsed {
+        Ok(Value::Object(settings)) => {
+            Layer::new(settings, BTreeMap::from([(String::new(), file)]), spelling)
+        }
+        Ok(_) => Err(Error::Syntax {
+            file,
+            problem: "not an object; { \"listen\": …, \"upstream\": … } is allowed".to_owned(),
+        }),
+        Err(problem) => Err(Error::Syntax { file, problem }),
+    }
+}
+
+/// The crate's own form draws the line below the message; ours is one line.
+fn toml_problem(text: &str, error: &toml::de::Error) -> String {
+    let start = error.span().map_or(0, |span| span.start);
+    let before = text.get(..start).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before
+        .chars()
+        .rev()
+        .take_while(|letter| *letter != '\n')
+        .count()
+        + 1;
+    format!(
+        "not TOML: {} at line {line} column {column}",
+        error.message().replace('\n', ", ")
+    )
+}
+
+/// A variable's text as JSON, where the key wants more than text. What does not parse stays text, and is refused
+/// as such with the variable's name.
+fn from_text(text: &str, kind: Kind) -> Value {
+    let wants_json = match kind {
+        Kind::Text | Kind::Secret => false,
+        Kind::Time => text.bytes().all(|byte| byte.is_ascii_digit()),
+        Kind::Upstream => text.starts_with('{'),
+        Kind::Table | Kind::Tables | Kind::Texts | Kind::TextMap | Kind::Whole | Kind::Switch => {
+            true
+        }
+    };
+    let parsed = if wants_json {
+        serde_json::from_str(text).ok()
+    } else {
+        None
+    };
+    parsed.unwrap_or_else(|| Value::from(text))
+}
+
+/// False if the place is taken, or lies inside something that is not a table.
+fn insert(settings: &mut Map<String, Value>, path: &str, value: Value) -> bool {
+    match path.split_once('.') {
+        None if settings.contains_key(path) => false,
+        None => settings.insert(path.to_owned(), value).is_none(),
+        Some((table, rest)) => settings
+            .entry(table)
+            .or_insert_with(|| Value::Object(Map::new()))
+            .as_object_mut()
+            .is_some_and(|table| insert(table, rest, value)),
+    }
+}

@@ -1,0 +1,61 @@
+//! `--init`: writes a bridge configuration, and the Codex configuration and model catalog that go with it.
+//!
+//! Either all three files appear or none: nothing is overwritten without `--force`, and a rename that fails takes
+//! the earlier ones back.
+
+mod bridge_config;
+mod codex_config;
+mod files;
+mod model;
+mod model_catalog;
+
+use std::path::{Path, PathBuf};
+
+pub use self::files::Error;
+use self::model::Model;
+use crate::config::Loaded;
+
+/// What the user said about the model; the rest is asked or assumed.
+#[derive(Debug, Clone, Default)]
+pub struct Wishes {
+    pub directory: PathBuf,
+    pub force: bool,
+    pub model: Option<String>,
+    pub context: Option<u64>,
+}
+
+/// llama-server's own default, written when no upstream was named.
+const DEFAULT_UPSTREAM: &str = "http://127.0.0.1:8080/v1";
+
+/// Writes the files and returns what to tell the user, one thought a line.
+pub async fn run(wishes: &Wishes, loaded: &Loaded) -> Result<Vec<String>, Error> {
+    let directory = std::path::absolute(&wishes.directory).map_err(|source| Error::Directory {
+        directory: wishes.directory.clone(),
+        source,
+    })?;
+    let (model, notes) = Model::find(wishes, &loaded.config.upstream, loaded.upstream_given).await;
+    let contents = [
+        ("bridge.config.json", bridge_config::render(loaded)),
+        (
+            "codex.config.toml",
+            codex_config::render(&model, loaded, &directory.join("model-catalog.json")),
+        ),
+        ("model-catalog.json", model_catalog::render(&model)),
+    ];
+    files::write_all(&directory, &contents, wishes.force)?;
+    Ok(told(&directory, &contents, notes))
+}
+
+fn told(directory: &Path, contents: &[(&str, String)], mut notes: Vec<String>) -> Vec<String> {
+    notes.extend(
+        contents
+            .iter()
+            .map(|(name, _)| format!("wrote {}", directory.join(name).display())),
+    );
+    notes.push(format!(
+        "start the bridge: codex-bridge {}",
+        directory.join("bridge.config.json").display()
+    ));
+    notes.push("set up Codex: copy codex.config.toml to config.toml in ~/.codex, or in a folder named by CODEX_HOME".to_owned());
+    notes
+}
