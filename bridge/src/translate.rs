@@ -130,7 +130,6 @@ pub fn normalize(
         &mut counts,
     )?;
     fields::write(&mut body, format, upstream.dialect)?;
-    counts.measure(&body);
 
     Ok(Normalized {
         body,
