@@ -68,10 +68,12 @@ fn translation_and_rewriting_know_no_io() {
     for place in [
         "translate.rs",
         "translate",
+        "stream/form.rs",
         "stream/guard.rs",
         "stream/incoming.rs",
         "stream/items.rs",
         "stream/lifecycle.rs",
+        "stream/order.rs",
         "stream/out.rs",
         "stream/parts.rs",
         "stream/peek.rs",
