@@ -61,31 +61,25 @@ async fn respond(
     request
         .log
         .update(|record| record.model_asked = Some(asked));
-    let prepared = match upstream.target().await {
-        Ok(target) => Prepared::ready(body, &call.policy, target)?,
-        Err(fault) => {
-            // Faults of the request are told at once, whatever the server turns out to be.
-            let target = Target::assumed(upstream.settings().kind);
-            let draft = normalize(body.clone(), &call.policy, &target.capabilities)?;
+    let target = match upstream.known() {
+        Some(target) => target,
+        None => {
+            // Faults of the request are told before anybody is asked, whatever the server turns out to be.
+            let any = Target::unasked(upstream.settings().kind);
+            let draft = normalize(body.clone(), &call.policy, &any.capabilities)?;
             if draft.prewarm {
                 return Ok(prewarmed(&draft.translation, request));
             }
-            return wait_or_fail(
-                state,
-                request,
-                call,
-                Prepared::Raw(body, Box::new(draft.translation)),
-                fault,
-            )
-            .await;
+            match upstream.target().await {
+                Ok(target) => target,
+                Err(fault) => {
+                    let prepared = Prepared::Raw(body, Box::new(draft.translation));
+                    return wait_or_fail(state, request, call, prepared, fault).await;
+                }
+            }
         }
     };
-    let Prepared::Ready(ready) = &prepared else {
-        return Err(Failure::from(&SendError::TimedOut {
-            address: upstream.address(),
-        }));
-    };
-    let (normalized, target) = &**ready;
+    let normalized = normalize(body, &call.policy, &target.capabilities)?;
     if normalized.prewarm {
         return Ok(prewarmed(&normalized.translation, request));
     }
@@ -98,12 +92,15 @@ async fn respond(
         Ok(answer) => {
             let sent = Sent {
                 answer,
-                translation: normalized.translation.clone(),
-                target: target.clone(),
+                translation: normalized.translation,
+                target,
             };
             answered(state, request, &call, sent).await
         }
-        Err(fault) => wait_or_fail(state, request, call, prepared, fault).await,
+        Err(fault) => {
+            let prepared = Prepared::Ready(Box::new((normalized, target)));
+            wait_or_fail(state, request, call, prepared, fault).await
+        }
     }
 }
 

@@ -116,9 +116,18 @@ async fn the_model_servers_own_reason_is_passed_on() {
 #[tokio::test]
 async fn nonsense_fails_and_says_so() {
     for (bytes, told) in [
-        ("data: 7\n\n", "the model server sent an event that is no JSON object"),
-        ("data: {\"a\":\n\n", "the model server sent an event that is no JSON object"),
-        ("data: {\"a\":1}\n\n", "the model server sent an event without a type"),
+        (
+            "data: 7\n\n",
+            "the model server sent an event that is no JSON object",
+        ),
+        (
+            "data: {\"a\":\n\n",
+            "the model server sent an event that is no JSON object",
+        ),
+        (
+            "data: {\"a\":1}\n\n",
+            "the model server sent an event without a type",
+        ),
         (
             "event: b\ndata: {\"type\":\"a\"}\n\n",
             "the model server sent an event called both \"b\" and \"a\"",
@@ -150,8 +159,14 @@ async fn a_failure_keeps_the_items_that_were_finished() {
     let sending = spawn(&bridge, &ask_with_tools());
     let feed = model.turn().await.stream();
     let call = call("f", "exec", "{}");
-    feed.events(&[created(), call_added("f", "exec"), done(&call), message_added("m"), text("m", "a")])
-        .await;
+    feed.events(&[
+        created(),
+        call_added("f", "exec"),
+        done(&call),
+        message_added("m"),
+        text("m", "a"),
+    ])
+    .await;
     drop(feed);
     let events = sending.events().await.rest().await;
     let response = &events.last().unwrap()["response"];
@@ -163,7 +178,10 @@ async fn a_failure_keeps_the_items_that_were_finished() {
 async fn an_answer_that_is_no_event_stream_is_a_502() {
     let (bridge, mut model) = pair(Kind::Native).await;
     let sending = spawn(&bridge, &ask());
-    model.turn().await.answer(plain(200, "text/html", "<h1>It works!</h1>"));
+    model
+        .turn()
+        .await
+        .answer(plain(200, "text/html", "<h1>It works!</h1>"));
     let answer = sending.answer().await;
     assert_eq!(answer.status(), 502);
     let message = error_message(answer).await;
@@ -194,7 +212,8 @@ async fn a_terminal_event_that_the_closing_cut_off_from_its_blank_line_counts() 
     let (_bridge, feed, mut events) = begun(Kind::Native).await;
     let message = message("m", "abc");
     feed.events(&[done(&message)]).await;
-    feed.bytes(frame(&completed(&[message])).trim_end().to_owned()).await;
+    feed.bytes(frame(&completed(&[message])).trim_end().to_owned())
+        .await;
     drop(feed);
     assert_eq!(outline(&events.rest().await).last().unwrap(), "completed");
 }
@@ -213,7 +232,9 @@ async fn bad_utf8_becomes_a_replacement_character_and_is_counted() {
         events.rest().await;
         let metrics = bridge.get("/metrics").send().await.unwrap();
         let metrics = metrics.text().await.unwrap();
-        let counted = metrics.lines().find(|line| line.contains("replaced") && !line.starts_with('#'));
+        let counted = metrics
+            .lines()
+            .find(|line| line.contains("replaced") && !line.starts_with('#'));
         let counted = counted.unwrap_or_else(|| panic!("{metrics}"));
         assert!(counted.ends_with(" 3"), "{counted}");
     }

@@ -74,8 +74,13 @@ async fn a_call_that_waits_for_an_open_message_is_held_up_to_the_limit() {
     let sending = spawn(&bridge, &ask_with_tools());
     let feed = model.turn().await.stream();
     let mut events = sending.events().await;
-    feed.events(&[created(), message_added("m"), text("m", "a"), call_added("f", "exec")])
-        .await;
+    feed.events(&[
+        created(),
+        message_added("m"),
+        text("m", "a"),
+        call_added("f", "exec"),
+    ])
+    .await;
     feed_until_closed(&feed, &arguments("f", &"x".repeat(100))).await;
     assert_eq!(
         events.failure().await,

@@ -16,7 +16,10 @@ use crate::{
 async fn told(answer: reqwest::Response) -> (u16, Value, Value, String) {
     assert_eq!(answer.headers()["content-type"], "application/json");
     let status = answer.status().as_u16();
-    let id = answer.headers()["x-request-id"].to_str().unwrap().to_owned();
+    let id = answer.headers()["x-request-id"]
+        .to_str()
+        .unwrap()
+        .to_owned();
     let mut body = json(answer).await;
     let error = body["error"].take();
     let keys: Vec<_> = error.as_object().unwrap().keys().collect();
@@ -25,7 +28,12 @@ async fn told(answer: reqwest::Response) -> (u16, Value, Value, String) {
     let message = message
         .strip_suffix(&format!(" (request {id})"))
         .unwrap_or_else(|| panic!("{message}"));
-    (status, error["type"].clone(), error["code"].clone(), message.to_owned())
+    (
+        status,
+        error["type"].clone(),
+        error["code"].clone(),
+        message.to_owned(),
+    )
 }
 
 #[tokio::test]
@@ -119,7 +127,9 @@ async fn unreachable_server_is_named_with_host_and_port_at_once() {
         let (status, _, code, message) = told(send(&bridge, &body).await).await;
         assert_eq!((status, code), (502, json!("server_error")));
         assert!(
-            message.starts_with(&format!("the model server at {address} cannot be reached: ")),
+            message.starts_with(&format!(
+                "the model server at {address} cannot be reached: "
+            )),
             "{message}"
         );
     }
@@ -154,7 +164,12 @@ async fn a_redirect_takes_the_prompt_nowhere() {
         support::upstream(config).api_key = Some(Secret::new("k-up"));
     })
     .await;
-    for (status, body) in [(307, ask()), (308, ask_whole()), (302, ask()), (301, ask_whole())] {
+    for (status, body) in [
+        (307, ask()),
+        (308, ask_whole()),
+        (302, ask()),
+        (301, ask_whole()),
+    ] {
         let sending = spawn(&bridge, &body);
         let location = format!("http://{}/v1/responses", elsewhere.address);
         let answer = Response::builder()
