@@ -226,6 +226,11 @@ impl Feed {
         true
     }
 
+    /// What was sent so far has been taken.
+    pub(crate) fn is_taking(&self) -> bool {
+        self.0.capacity() > 0
+    }
+
     /// Breaks the connection in the middle of the body.
     pub(crate) async fn cut(self) {
         let fault = io::Error::other("cut");

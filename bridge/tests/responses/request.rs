@@ -71,7 +71,9 @@ async fn hosted_search_selects_its_stand_in_and_adds_no_function() {
             (&input["required"], &input["properties"]["input"]["type"]),
             (&json!(["input"]), &json!("string"))
         );
-        turn.say("Hello.").await;
+        let mut end = completed(&[]);
+        end["response"]["tools"] = sent["tools"].clone();
+        turn.stream().events(&[created(), end]).await;
         let events = sending.events().await.rest().await;
         // The client is told of its own tools.
         let response = &events.last().unwrap()["response"];
