@@ -302,7 +302,12 @@ async fn answered(
         );
         rewriter.invent_no_phases();
         let end = collect(state, call, wire::body(answer), rewriter).await?;
-        finished(request, end)?
+        if end.kind == EventKind::Failed {
+            return Err(failed(request, end));
+        }
+        let mut object = end.response;
+        restore::summarise_all(&mut object);
+        object
     } else {
         let mut object = call
             .upstream
@@ -441,13 +446,8 @@ async fn collect(
     })
 }
 
-/// The response object of an answer that succeeded.
-fn finished(request: &RequestContext, end: End) -> Result<Object, Failure> {
-    if end.kind != EventKind::Failed {
-        let mut object = end.response;
-        restore::summarise_all(&mut object);
-        return Ok(object);
-    }
+/// The status of a response that failed, for a client that has seen nothing of it yet.
+fn failed(request: &RequestContext, end: End) -> Failure {
     let mut error = end
         .error
         .unwrap_or_else(|| ApiError::new(ErrorKind::Server, "the response failed"));
@@ -461,7 +461,7 @@ fn finished(request: &RequestContext, end: End) -> Result<Object, Failure> {
         (ErrorKind::Server, _) => StatusCode::BAD_GATEWAY,
         _ => StatusCode::BAD_REQUEST,
     };
-    Err(Failure::new(status, error))
+    Failure::new(status, error)
 }
 
 fn rewriter(
