@@ -56,7 +56,11 @@ pub enum SendError {
     #[error("the model server at {address} cannot be reached: {problem}")]
     Unreachable { address: String, problem: String },
     #[error("the model server at {address} is not ready: {message}")]
-    Loading { address: String, message: String },
+    Loading {
+        address: String,
+        message: String,
+        retry_after: Option<HeaderValue>,
+    },
     #[error("the model server at {address} did not answer in time")]
     TimedOut { address: String },
     #[error(

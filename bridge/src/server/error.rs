@@ -171,8 +171,10 @@ impl From<&SendError> for Failure {
                 retry_after: Some(after),
                 ..
             } => failure.with_header(header::RETRY_AFTER, after.clone()),
-            SendError::Loading { .. } => {
-                failure.with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+            SendError::Loading { retry_after, .. } => {
+                let after = retry_after.clone();
+                let after = after.unwrap_or(HeaderValue::from_static("1"));
+                failure.with_header(header::RETRY_AFTER, after)
             }
             _ => failure,
         }

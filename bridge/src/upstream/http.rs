@@ -70,6 +70,14 @@ impl Target {
         }
     }
 
+    /// What holds whichever server it is: a request refused for this one would be refused for every other.
+    pub fn unasked(kind: UpstreamKind) -> Self {
+        Self::assumed(match kind {
+            UpstreamKind::Auto => UpstreamKind::Responses,
+            configured => configured,
+        })
+    }
+
     fn from_detected(detected: Detected) -> Self {
         let mut target = Self::assumed(detected.kind);
         // Only llama-server tells what it cannot do; of any other server nothing is assumed that would cost the model
@@ -108,16 +116,23 @@ impl Http {
         authority(&self.settings.base_url)
     }
 
+    /// What the server is, as far as that is known without asking.
+    pub fn known(&self) -> Option<Target> {
+        if self.settings.kind == UpstreamKind::Responses {
+            return Some(Target::assumed(UpstreamKind::Responses));
+        }
+        let learnt = self.learnt().clone();
+        learnt
+            .filter(|(when, _)| when.elapsed() < BELIEVED)
+            .map(|(_, target)| target)
+    }
+
     /// What the server is, asked at most every half minute.
     ///
     /// # Errors
     /// The server does not answer, or not yet.
     pub async fn target(&self) -> Result<Target, SendError> {
-        if self.settings.kind == UpstreamKind::Responses {
-            return Ok(Target::assumed(UpstreamKind::Responses));
-        }
-        let learnt = self.learnt().clone();
-        if let Some((_, target)) = learnt.filter(|(when, _)| when.elapsed() < BELIEVED) {
+        if let Some(target) = self.known() {
             return Ok(target);
         }
         let target = match probe::detect(&self.client, &self.settings).await {
@@ -168,7 +183,8 @@ impl Http {
     /// # Errors
     /// The body breaks, is too long, or is no JSON object.
     pub async fn json(&self, response: Response) -> Result<Object, SendError> {
-        let bytes = self.limited(response).await?;
+        let mut bytes = BytesMut::new();
+        self.read(response, &mut bytes).await?;
         serde_json::from_slice(&bytes).map_err(|fault| SendError::Broken {
             address: self.address(),
             problem: format!("its answer is no JSON object: {fault}"),
@@ -178,10 +194,9 @@ impl Http {
     async fn refused(&self, response: Response) -> SendError {
         let status = response.status();
         let retry_after = response.headers().get(header::RETRY_AFTER).cloned();
-        let body = match self.limited(response).await {
-            Ok(body) => body,
-            Err(error) => return error,
-        };
+        let mut body = BytesMut::new();
+        // The status is known: a body that is too long or breaks off takes nothing away from it.
+        let _ = self.read(response, &mut body).await;
         let error = match serde_json::from_slice::<Object>(&body) {
             Ok(answer) => {
                 let inner = answer
@@ -203,6 +218,7 @@ impl Http {
             return SendError::Loading {
                 address: self.address(),
                 message: error.message,
+                retry_after,
             };
         }
         // Codex repeats a 5xx up to 30 times and hides its message, so what no repetition mends is a 400.
@@ -220,12 +236,12 @@ impl Http {
         }
     }
 
-    async fn limited(&self, response: Response) -> Result<Bytes, SendError> {
+    /// Reads the body into `body`, which keeps what came before a fault.
+    async fn read(&self, response: Response, body: &mut BytesMut) -> Result<(), SendError> {
         let broken = |problem: String| SendError::Broken {
             address: self.address(),
             problem,
         };
-        let mut body = BytesMut::new();
         let mut chunks = response.bytes_stream();
         loop {
             let next = match self.settings.idle_timeout {
@@ -240,7 +256,7 @@ impl Http {
                 None => chunks.next().await,
             };
             let Some(chunk) = next else {
-                return Ok(body.freeze());
+                return Ok(());
             };
             body.extend_from_slice(&chunk.map_err(|fault| broken(cause(&fault)))?);
             if body.len() > self.max_response_bytes {
@@ -271,6 +287,7 @@ impl Http {
             ProbeError::Loading { .. } => Err(SendError::Loading {
                 address,
                 message: error.to_string(),
+                retry_after: None,
             }),
             ProbeError::Silent { .. } => Err(SendError::TimedOut { address }),
             ProbeError::Unreachable { cause, .. } => Err(SendError::Unreachable {
@@ -279,10 +296,7 @@ impl Http {
             }),
             ProbeError::Status { .. }
             | ProbeError::TooLarge { .. }
-            | ProbeError::NotModels { .. } => Ok(Target::assumed(match self.settings.kind {
-                UpstreamKind::Auto => UpstreamKind::Responses,
-                configured => configured,
-            })),
+            | ProbeError::NotModels { .. } => Ok(Target::unasked(self.settings.kind)),
         }
     }
 

@@ -59,21 +59,24 @@ impl Call {
     }
 
     /// # Errors
-    /// The request cannot be translated. That is told at once, whatever the server turns out to be.
+    /// The request cannot be translated. That is told before anybody is asked, whatever the server turns out to be.
     pub(super) async fn prepare(&self, request: Object) -> Result<Prepared, translate::Error> {
-        match self.upstream().target().await {
+        let upstream = self.upstream();
+        if let Some(target) = upstream.known() {
+            return self.made_for(request, target);
+        }
+        let unasked = Target::unasked(upstream.settings().kind);
+        let ready = match self.made_for(request.clone(), unasked)? {
+            Prepared::Ready(ready) => ready,
+            other => return Ok(other),
+        };
+        match upstream.target().await {
             Ok(target) => self.made_for(request, target),
-            Err(fault) => {
-                let assumed = Target::assumed(self.upstream().settings().kind);
-                Ok(match self.made_for(request.clone(), assumed)? {
-                    Prepared::Ready(ready) => Prepared::Raw {
-                        request,
-                        translation: Box::new(ready.translation),
-                        fault,
-                    },
-                    other => other,
-                })
-            }
+            Err(fault) => Ok(Prepared::Raw {
+                request,
+                translation: Box::new(ready.translation),
+                fault,
+            }),
         }
     }
 
