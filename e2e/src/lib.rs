@@ -1,1 +1,31 @@
-//! Real parts in front of and behind the built `codex-bridge`: what the scenarios in `tests/` stand on.
+//! The built `codex-bridge` between the real Codex CLI and a real or scripted model server.
+//!
+//! A scenario (`tests/*.rs`, one a file) starts three parts and then looks at both ends: what the model server was
+//! asked, and what Codex did with the answer.
+//!
+//! ```text
+//! codex::Codex ──HTTP──> bridge::Bridge ──HTTP──> script::Upstream   (answers chosen by the test, chunk by chunk)
+//!  real binary            built binary      or──> llama::Llama       (real llama.cpp server)
+//!      └───MCP, stdio or Streamable HTTP──> mcp::Fixture
+//! ```
+//!
+//! [`client`] asks what Codex does not ask; [`invariants`] and [`client::lawful`] hold the laws of both directions.
+//! [`install`] fetches the pinned real programs once into `.cache/e2e/` of the workspace, through npm and pip.
+//! Everything listens on loopback with a port the system chose. Every child dies with the value that owns it.
+//! No test sleeps: gates decide the order of things ([`script::Gate`]).
+
+pub mod bridge;
+pub mod child;
+pub mod client;
+pub mod codex;
+pub mod event;
+pub mod gguf;
+pub mod install;
+pub mod invariants;
+pub mod llama;
+pub mod mcp;
+pub mod models;
+pub mod rig;
+pub mod script;
+pub mod tap;
+pub mod workspace;
