@@ -198,3 +198,6 @@ impl fmt::Debug for Secret {
         formatter.write_str("Secret(…)")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,15 +43,23 @@ pub async fn run(wishes: &Wishes, loaded: &Loaded) -> Result<Vec<String>, Error>
         ("model-catalog.json", model_catalog::render(&model)),
     ];
     files::write_all(&directory, &contents, wishes.force)?;
-    Ok(told(&directory, &contents, notes))
+    Ok(told(&directory, &contents, notes, loaded))
 }
 
-fn told(directory: &Path, contents: &[(&str, String)], mut notes: Vec<String>) -> Vec<String> {
+fn told(
+    directory: &Path,
+    contents: &[(&str, String)],
+    mut notes: Vec<String>,
+    loaded: &Loaded,
+) -> Vec<String> {
     notes.extend(
         contents
             .iter()
             .map(|(name, _)| format!("wrote {}", directory.join(name).display())),
     );
+    notes.extend(bridge_config::uncopied_keys(loaded).map(|(key, variable)| {
+        format!("{key} was not copied: put the key into the environment variable {variable}, or change the file")
+    }));
     notes.push(format!(
         "start the bridge: codex-bridge {}",
         directory.join("bridge.config.json").display()

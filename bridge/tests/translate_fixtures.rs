@@ -177,15 +177,18 @@ fn each_turn_of_a_thread_begins_with_the_whole_turn_before() {
     };
     let mut compared = 0;
     for upstream in [LLAMA, one_call_at_a_time, NATIVE] {
-        let mut threads: BTreeMap<String, (Value, Value)> = BTreeMap::new();
+        let mut threads: BTreeMap<String, [Value; 3]> = BTreeMap::new();
         for recording in recordings() {
             let Some(normalized) = normalized(&recording, &upstream) else {
                 continue;
             };
             let asked = recording.body["input"].clone();
             let sent = normalized.body["input"].clone();
-            let turn = (asked.clone(), sent.clone());
-            let Some((asked_before, sent_before)) = threads.insert(recording.thread, turn) else {
+            let tools = normalized.body.get("tools").cloned().unwrap_or_default();
+            let turn = [asked.clone(), sent.clone(), tools.clone()];
+            let Some([asked_before, sent_before, tools_before]) =
+                threads.insert(recording.thread, turn)
+            else {
                 continue;
             };
             if !begins_with(&asked, &asked_before) {
@@ -196,6 +199,12 @@ fn each_turn_of_a_thread_begins_with_the_whole_turn_before() {
             assert!(
                 begins_with(&sent, &sent_before),
                 "{}: the turn before is no prefix",
+                recording.name
+            );
+            // A compaction request offers no tools.
+            assert!(
+                begins_with(&tools, &tools_before) || recording.name.starts_with("compact"),
+                "{}: a tool changed or moved",
                 recording.name
             );
             compared += 1;

@@ -20,15 +20,36 @@ use tokio::{
 /// From SIGTERM to SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// The two outputs apart: joined as they come, a line of one could land inside a line of the other.
+#[derive(Debug, Clone, Default)]
+struct Log {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Log {
+    fn text(&self) -> String {
+        [&self.stdout, &self.stderr]
+            .map(|bytes| String::from_utf8_lossy(bytes))
+            .concat()
+    }
+
+    fn find<T>(&self, find: impl Fn(&str) -> Option<T>) -> Option<T> {
+        [&self.stdout, &self.stderr]
+            .into_iter()
+            .find_map(|bytes| find(&String::from_utf8_lossy(bytes)))
+    }
+}
+
 #[derive(Debug)]
 pub struct Child {
     name: &'static str,
     process: tokio::process::Child,
-    log: watch::Receiver<Vec<u8>>,
+    log: watch::Receiver<Log>,
 }
 
 impl Child {
-    /// Starts `command` with an empty standard input; both its outputs go into one log.
+    /// Starts `command` with an empty standard input; both its outputs are kept.
     pub fn spawn(name: &'static str, mut command: Command) -> Result<Self> {
         command
             .stdin(Stdio::null())
@@ -38,12 +59,12 @@ impl Child {
         let mut process = command
             .spawn()
             .with_context(|| format!("start {command:?}"))?;
-        let (writer, log) = watch::channel(Vec::<u8>::new());
+        let (writer, log) = watch::channel(Log::default());
         if let Some(stdout) = process.stdout.take() {
-            tokio::spawn(collect(stdout, writer.clone()));
+            tokio::spawn(collect(stdout, writer.clone(), |log| &mut log.stdout));
         }
         if let Some(stderr) = process.stderr.take() {
-            tokio::spawn(collect(stderr, writer));
+            tokio::spawn(collect(stderr, writer, |log| &mut log.stderr));
         }
         Ok(Self { name, process, log })
     }
@@ -54,10 +75,10 @@ impl Child {
 
     /// All it has printed so far.
     pub fn log(&self) -> String {
-        text(&self.log.borrow())
+        self.log.borrow().text()
     }
 
-    /// Waits until the log contains what `find` looks for. A child that ends first, or is too slow, is an error with
+    /// Waits until one of its outputs contains what `find` looks for. A child that ends first, or is too slow, is an error with
     /// its log.
     pub async fn wait_for<T>(
         &self,
@@ -65,9 +86,9 @@ impl Child {
         find: impl Fn(&str) -> Option<T>,
     ) -> Result<T> {
         let mut log = self.log.clone();
-        let found = time::timeout(limit, log.wait_for(|bytes| find(&text(bytes)).is_some())).await;
+        let found = time::timeout(limit, log.wait_for(|log| log.find(&find).is_some())).await;
         let printed = match found {
-            Ok(Ok(bytes)) => text(&bytes),
+            Ok(Ok(log)) => log.clone(),
             Ok(Err(_)) => bail!("{} ended early; it printed:\n{}", self.name, self.log()),
             Err(_) => bail!(
                 "{} was not ready after {limit:?}; it printed:\n{}",
@@ -75,7 +96,9 @@ impl Child {
                 self.log()
             ),
         };
-        find(&printed).with_context(|| format!("{} took back what it printed", self.name))
+        printed
+            .find(find)
+            .with_context(|| format!("{} took back what it printed", self.name))
     }
 
     /// Asks it to stop, waits for the end, and tells how it ended.
@@ -121,13 +144,13 @@ pub fn lines(log: &str) -> impl Iterator<Item = &str> {
         .filter_map(|line| line.strip_suffix('\n'))
 }
 
-async fn collect(mut output: impl AsyncRead + Unpin, log: watch::Sender<Vec<u8>>) {
+async fn collect(
+    mut output: impl AsyncRead + Unpin,
+    log: watch::Sender<Log>,
+    part: fn(&mut Log) -> &mut Vec<u8>,
+) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(length @ 1..) = output.read(&mut buffer).await {
-        log.send_modify(|bytes| bytes.extend_from_slice(&buffer[..length]));
+        log.send_modify(|log| part(log).extend_from_slice(&buffer[..length]));
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,8 +1,8 @@
 //! A plain HTTP client of the bridge, for what Codex itself does not ask, and the laws of what comes back.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use reqwest::StatusCode;
 use serde_json::Value;
 
@@ -87,7 +87,7 @@ pub fn lawful(events: &[Value]) -> Result<&Value> {
     );
     let id = &last["response"]["id"];
     let mut done = Vec::new();
-    let mut open: Option<Open> = None;
+    let mut open: VecDeque<Open> = VecDeque::new();
     for (number, event) in events.iter().enumerate() {
         ensure!(
             event["sequence_number"] == number,
@@ -100,10 +100,20 @@ pub fn lawful(events: &[Value]) -> Result<&Value> {
                 .is_none_or(|response| response["id"] == *id),
             "another response id: {event}"
         );
-        match (kind(event).as_str(), &mut open) {
-            ("response.output_item.added", None) => open = Some(Open::new(event)),
-            ("response.output_item.added", Some(open)) => bail!("{event} opens inside {}", open.id),
-            ("response.output_item.done", Some(ended)) => {
+        match kind(event).as_str() {
+            "response.output_item.added" => {
+                let item = Open::new(event);
+                // Text may begin while reasoning is open, since a server ends both late. Nothing else overlaps.
+                ensure!(
+                    item.is_text && open.iter().all(|open| open.is_text) || open.is_empty(),
+                    "{event} opens inside another item"
+                );
+                open.push_back(item);
+            }
+            "response.output_item.done" => {
+                let ended = open
+                    .pop_front()
+                    .with_context(|| format!("{event} was not open"))?;
                 ended.check(event).with_context(|| event.to_string())?;
                 ensure!(
                     event["output_index"] == done.len(),
@@ -111,15 +121,11 @@ pub fn lawful(events: &[Value]) -> Result<&Value> {
                     done.len()
                 );
                 done.push(event["item"].clone());
-                open = None;
             }
-            ("response.output_item.done", None) => bail!("{event} was not open"),
-            (kind, Some(open)) if kind.ends_with(".delta") => {
-                ensure!(
-                    event["item_id"] == open.id,
-                    "a delta of another item: {event}"
-                );
-                open.text
+            kind if kind.ends_with(".delta") => {
+                let of = open.iter_mut().find(|open| event["item_id"] == open.id);
+                of.with_context(|| format!("a delta of no open item: {event}"))?
+                    .text
                     .push_str(event["delta"].as_str().context("a delta that is no text")?);
             }
             _ => {}
@@ -127,7 +133,19 @@ pub fn lawful(events: &[Value]) -> Result<&Value> {
     }
     let response = &last["response"];
     if kind(last) != "response.failed" {
-        ensure!(open.is_none(), "an item is still open");
+        // A call that was cut is announced and listed, but never ended.
+        if let Some(cut) = open.pop_front() {
+            let listed = &response["output"][done.len()];
+            ensure!(
+                open.is_empty()
+                    && kind(last) == "response.incomplete"
+                    && !cut.is_text
+                    && listed["status"] == "incomplete",
+                "an item is still open: {}",
+                cut.id
+            );
+            done.push(listed.clone());
+        }
         ensure!(
             response["output"] == Value::from(done.clone()),
             "output {} is not {}",
@@ -156,6 +174,7 @@ fn is_terminal(event: &Value) -> bool {
 /// The item being streamed.
 struct Open {
     id: Value,
+    is_text: bool,
     text: String,
 }
 
@@ -163,6 +182,9 @@ impl Open {
     fn new(added: &Value) -> Self {
         Self {
             id: added["item"]["id"].clone(),
+            is_text: ["message", "reasoning"]
+                .iter()
+                .any(|kind| added["item"]["type"] == *kind),
             text: String::new(),
         }
     }

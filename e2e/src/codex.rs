@@ -30,6 +30,7 @@ pub struct Codex {
     base_url: String,
     folder: TempDir,
     /// Lines of `config.toml` at the top level, in the provider's table, and after all else.
+    web_search: &'static str,
     top: Vec<String>,
     provider: Vec<String>,
     tables: Vec<String>,
@@ -48,13 +49,20 @@ impl Codex {
             base_url: base_url.to_owned(),
             folder,
             top: Vec::new(),
+            web_search: "disabled",
             provider: Vec::new(),
             tables: Vec::new(),
             catalog: catalog_entry(),
         })
     }
 
-    /// A line at the top of `config.toml`, e.g. `web_search = "live"`.
+    /// Hosted search: `live`, `cached`, `indexed`; off unless said, since the bridge refuses it without a mapping.
+    pub fn web_search(mut self, mode: &'static str) -> Self {
+        self.web_search = mode;
+        self
+    }
+
+    /// A line at the top of `config.toml`, e.g. `model_context_window = 4096`.
     pub fn set(mut self, line: &str) -> Self {
         self.top.push(line.to_owned());
         self
@@ -94,8 +102,7 @@ impl Codex {
 
     /// Switches off what a small local model pays for in every prompt: about 1.9 k tokens are left.
     pub fn slim(self) -> Self {
-        self.set("web_search = \"disabled\"")
-            .set("include_permissions_instructions = false")
+        self.set("include_permissions_instructions = false")
             .set("include_apps_instructions = false")
             .set("include_environment_context = false")
             .table("[skills]\ninclude_instructions = false")
@@ -170,7 +177,8 @@ impl Codex {
              model_provider = \"local\"\n\
              model_catalog_json = {}\n\
              check_for_update_on_startup = false\n\
-             {}\n\n\
+             {}\n\
+             web_search = \"{}\"\n\n\
              [model_providers.local]\n\
              name = \"local\"\n\
              base_url = {}\n\
@@ -184,6 +192,7 @@ impl Codex {
              {}\n",
             json!(catalog),
             self.top.join("\n"),
+            self.web_search,
             json!(self.base_url),
             self.provider.join("\n"),
             json!(self.work()),

@@ -12,9 +12,14 @@ use serde_json::{Value, json};
 
 const CHILD: &str = "x-openai-subagent";
 
+/// The bridge sends no header of Codex's upstream; the same word stands in the body.
+fn is_child(asked: &Asked) -> bool {
+    asked.body["client_metadata"].get(CHILD).is_some()
+}
+
 fn answer(asked: &Asked) -> Answer {
     let reply = Reply::started();
-    if asked.header(CHILD).is_some() {
+    if is_child(asked) {
         return reply.item(ev_message("The child found 42.")).completed();
     }
     let outputs = invariants::outputs(&asked.body);
@@ -53,9 +58,8 @@ async fn child_is_spawned_answers_and_is_waited_for() -> Result<()> {
     turn.assert_completed();
     assert_eq!(turn.messages(), ["The number is 42."]);
     let asked = rig.asked(4)?;
-    let (child, parent): (Vec<&Asked>, Vec<&Asked>) = asked
-        .iter()
-        .partition(|asked| asked.header(CHILD).is_some());
+    let (child, parent): (Vec<&Asked>, Vec<&Asked>) =
+        asked.iter().partition(|asked| is_child(asked));
     assert_eq!((child.len(), parent.len()), (1, 3));
     assert!(
         child[0].body["input"]

@@ -28,7 +28,7 @@ async fn mapped_search_tool_stands_in_for_hosted_search() -> Result<()> {
         json!({"webSearchTool": {"namespace": "mcp__fixture", "tool": "query"}}),
     )
     .await?;
-    let codex = rig.codex()?.set("web_search = \"live\"");
+    let codex = rig.codex()?.web_search("live");
     let journal = codex.home().join("mcp.jsonl");
     let codex = codex.mcp_stdio("fixture", &mcp::binary()?, &[&journal.to_string_lossy()]);
 

@@ -75,104 +75,132 @@ impl EventKind {
 /// An event without its `sequence_number`, which whoever sends it fills in.
 pub type Event = Object;
 
-fn event(kind: EventKind, fields: Value) -> Event {
+fn event<const N: usize>(kind: EventKind, fields: [(&str, Value); N]) -> Event {
     let mut event = Event::new();
     event.insert("type".into(), kind.as_str().into());
     event.insert("sequence_number".into(), 0.into());
-    if let Value::Object(fields) = fields {
-        event.extend(fields);
-    }
+    event.extend(fields.map(|(key, value)| (key.to_owned(), value)));
     event
 }
 
 /// `response.created`, `.in_progress`, or a terminal event, around the response resource.
 pub fn lifecycle(kind: EventKind, response: Object) -> Event {
-    event(kind, json!({ "response": response }))
+    event(kind, [("response", response.into())])
 }
 
 pub fn item_added(output_index: usize, item: Object) -> Event {
     event(
         EventKind::ItemAdded,
-        json!({"output_index": output_index, "item": item}),
+        [("output_index", output_index.into()), ("item", item.into())],
     )
 }
 
 pub fn item_done(output_index: usize, item: Object) -> Event {
     event(
         EventKind::ItemDone,
-        json!({"output_index": output_index, "item": item}),
+        [("output_index", output_index.into()), ("item", item.into())],
     )
+}
+
+/// Where inside a response a content event belongs.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    pub item_id: &'a str,
+    pub output_index: usize,
+    pub content_index: usize,
+}
+
+impl Place<'_> {
+    fn event<const N: usize>(self, kind: EventKind, fields: [(&str, Value); N]) -> Event {
+        let mut event = event(
+            kind,
+            [
+                ("item_id", self.item_id.into()),
+                ("output_index", self.output_index.into()),
+                ("content_index", self.content_index.into()),
+            ],
+        );
+        event.extend(fields.map(|(key, value)| (key.to_owned(), value)));
+        event
+    }
 }
 
 /// `content_part.added` or `.done`; `part` is complete, e.g. `{type: output_text, text, annotations, logprobs}`.
-pub fn part(
-    kind: EventKind,
-    item_id: &str,
-    output_index: usize,
-    content_index: usize,
-    part: Value,
-) -> Event {
-    event(
-        kind,
-        json!({"item_id": item_id, "output_index": output_index, "content_index": content_index, "part": part}),
-    )
+pub fn part(kind: EventKind, place: Place<'_>, part: Value) -> Event {
+    place.event(kind, [("part", part)])
 }
 
 /// `output_text.delta`.
-pub fn text_delta(item_id: &str, output_index: usize, content_index: usize, delta: &str) -> Event {
-    event(
+pub fn text_delta(place: Place<'_>, delta: &str) -> Event {
+    place.event(
         EventKind::TextDelta,
-        json!({"item_id": item_id, "output_index": output_index, "content_index": content_index,
-            "delta": delta, "logprobs": []}),
+        [("delta", delta.into()), ("logprobs", json!([]))],
     )
 }
 
 /// `output_text.done`.
-pub fn text_done(item_id: &str, output_index: usize, content_index: usize, text: &str) -> Event {
-    event(
+pub fn text_done(place: Place<'_>, text: &str) -> Event {
+    place.event(
         EventKind::TextDone,
-        json!({"item_id": item_id, "output_index": output_index, "content_index": content_index,
-            "text": text, "logprobs": []}),
+        [("text", text.into()), ("logprobs", json!([]))],
     )
+}
+
+/// `reasoning_text.delta`.
+pub fn reasoning_delta(place: Place<'_>, delta: &str) -> Event {
+    place.event(EventKind::ReasoningDelta, [("delta", delta.into())])
 }
 
 /// `reasoning_text.done`.
-pub fn reasoning_done(
+pub fn reasoning_done(place: Place<'_>, text: &str) -> Event {
+    place.event(EventKind::ReasoningDone, [("text", text.into())])
+}
+
+fn of_item<const N: usize>(
+    kind: EventKind,
     item_id: &str,
     output_index: usize,
-    content_index: usize,
-    text: &str,
+    fields: [(&str, Value); N],
 ) -> Event {
-    event(
-        EventKind::ReasoningDone,
-        json!({"item_id": item_id, "output_index": output_index, "content_index": content_index, "text": text}),
-    )
+    let mut event = event(
+        kind,
+        [
+            ("item_id", item_id.into()),
+            ("output_index", output_index.into()),
+        ],
+    );
+    event.extend(fields.map(|(key, value)| (key.to_owned(), value)));
+    event
 }
 
 pub fn arguments_delta(item_id: &str, output_index: usize, delta: &str) -> Event {
-    event(
+    of_item(
         EventKind::ArgumentsDelta,
-        json!({"item_id": item_id, "output_index": output_index, "delta": delta}),
+        item_id,
+        output_index,
+        [("delta", delta.into())],
     )
 }
 
 pub fn arguments_done(item_id: &str, output_index: usize, name: &str, arguments: &str) -> Event {
-    event(
-        EventKind::ArgumentsDone,
-        json!({"item_id": item_id, "output_index": output_index, "name": name, "arguments": arguments}),
-    )
+    let fields = [("name", name.into()), ("arguments", arguments.into())];
+    of_item(EventKind::ArgumentsDone, item_id, output_index, fields)
 }
 
 pub fn custom_input_delta(item_id: &str, output_index: usize, delta: &str) -> Event {
-    event(
+    of_item(
         EventKind::CustomInputDelta,
-        json!({"item_id": item_id, "output_index": output_index, "delta": delta}),
+        item_id,
+        output_index,
+        [("delta", delta.into())],
     )
 }
 
 pub fn custom_input_done(item_id: &str, output_index: usize, input: &str) -> Event {
-    event(
+    of_item(
         EventKind::CustomInputDone,
-        json!({"item_id": item_id, "output_index": output_index, "input": input}),
+        item_id,
+        output_index,
+        [("input", input.into())],
     )
 }

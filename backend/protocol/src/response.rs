@@ -167,7 +167,7 @@ fn merged(usage: &Object, parents: &[&str], counts: &[(&str, u64)]) -> Object {
 mod tests {
     use super::*;
 
-    fn usage(value: Value) -> Value {
+    fn usage(value: &Value) -> Value {
         complete_usage(value.as_object().unwrap()).into()
     }
 
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn chat_names_are_translated_and_a_missing_total_is_summed() {
         assert_eq!(
-            usage(json!({"prompt_tokens": 9, "completion_tokens": 3,
+            usage(&json!({"prompt_tokens": 9, "completion_tokens": 3,
                 "prompt_tokens_details": {"cached_tokens": 4}})),
             json!({"input_tokens": 9,
                 "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},

@@ -70,7 +70,11 @@ pub(super) fn shown(value: &Value, kind: Kind) -> String {
         Value::String(text) if text.contains("://") && text.contains('@') => {
             "a URL with credentials".to_owned()
         }
-        // These may hold a key further down.
+        Value::String(text) if text.contains("://") && text.contains('?') => {
+            "a URL with a query".to_owned()
+        }
+        // A variable that was to hold a table. These may hold a key further down.
+        Value::String(text) if text.starts_with(['{', '[']) => "text that is not JSON".to_owned(),
         Value::Object(_) => "a table".to_owned(),
         Value::Array(_) => "a list".to_owned(),
         _ => {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{
     error::{Error, Fault, shown},
     keys::{self, Kind},
-    spelling::{Spelling, nearest, snake},
+    spelling::{Spelling, camel, nearest, snake},
 };
 
 #[derive(Debug)]
@@ -91,20 +91,40 @@ impl Layer {
 
     /// The fault as a message of this layer, which has to hold the path or something above it.
     pub(super) fn error(&self, fault: Fault) -> Error {
+        let inside = format!("{}.", fault.path);
         let place = ancestors(&fault.path)
             .find_map(|path| self.places.get(path))
+            // A variable for something inside brings the table around it.
+            .or_else(|| {
+                self.places
+                    .iter()
+                    .find(|(path, _)| path.starts_with(&inside))
+                    .map(|(_, place)| place)
+            })
             .map_or_else(|| "configuration".to_owned(), String::clone);
-        let key = match self.written.get(&fault.path) {
-            Some(written) => written.clone(),
-            None => keys::find(&fault.path)
-                .filter(|key| !key.path.contains("[]"))
-                .map_or(fault.path, |key| self.spelling.of(key.path)),
-        };
+        let key = self.as_written(&fault.path);
         Error::Setting {
             place,
             key,
             came: fault.came,
             allowed: fault.allowed,
+        }
+    }
+
+    /// The path in the user's words, as far down as the user wrote it, and from there in the layer's spelling.
+    fn as_written(&self, path: &str) -> String {
+        let (written, above) = ancestors(path)
+            .find_map(|above| {
+                self.written
+                    .get(above)
+                    .map(|written| (written.as_str(), above))
+            })
+            .unwrap_or_default();
+        let rest = &path[above.len()..];
+        match self.spelling {
+            // A name that is no key of ours, such as a model's, stays as it is.
+            Spelling::Camel if keys::find(path).is_some() => format!("{written}{}", camel(rest)),
+            _ => format!("{written}{rest}"),
         }
     }
 
@@ -115,12 +135,10 @@ impl Layer {
         path: &str,
         written: &str,
     ) -> Result<Map<String, Value>, Fault> {
-        let parent = keys::find(path).map_or("", |key| key.path);
         // The keys of a list's tables stand under `name[]`.
-        let parent = if path.ends_with(']') {
-            format!("{parent}[]")
-        } else {
-            parent.to_owned()
+        let parent = match path.rsplit_once('[') {
+            Some((list, _)) => format!("{}[]", keys::find(list).map_or("", |key| key.path)),
+            None => keys::find(path).map_or("", |key| key.path).to_owned(),
         };
         let mut settings = Map::new();
         for (name, value) in table {

@@ -119,7 +119,7 @@ fn fault(merged: &Value, path: &str, message: &str) -> Fault {
         };
         return Fault::new(path.clone(), "missing", allowed(&path));
     }
-    let value = merged.pointer(&pointer(path)).unwrap_or(&Value::Null);
+    let value = at(merged, path).unwrap_or(&Value::Null);
     // Texts inside lists and maps are described by the key that holds them.
     let kind = keys::find(path).map_or(Kind::Text, |key| key.kind);
     Fault::new(path, shown(value, kind), allowed(path))
@@ -132,10 +132,22 @@ fn allowed(path: &str) -> String {
     )
 }
 
-/// `a[0].b` → `/a/0/b`. A model name with a dot in it finds nothing, and is shown as null.
-fn pointer(path: &str) -> String {
-    format!(
-        "/{}",
-        path.replace('[', ".").replace(']', "").replace('.', "/")
-    )
+/// The value at a path such as `a[0].b`, where names may hold dots themselves.
+fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    let below = |name: &str, inner: &'a Value| {
+        let rest = path.strip_prefix('.').unwrap_or(path).strip_prefix(name)?;
+        if rest.is_empty() {
+            Some(inner)
+        } else {
+            at(inner, rest)
+        }
+    };
+    match value {
+        Value::Object(table) => table.iter().find_map(|(name, inner)| below(name, inner)),
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .find_map(|(index, inner)| below(&format!("[{index}]"), inner)),
+        _ => None,
+    }
 }

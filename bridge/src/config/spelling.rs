@@ -31,6 +31,19 @@ pub(super) fn snake(camel: &str) -> String {
     snake
 }
 
+/// `max_event_bytes` → `maxEventBytes`.
+pub(super) fn camel(snake: &str) -> String {
+    let mut camel = String::with_capacity(snake.len());
+    let mut parts = snake.split('_');
+    camel.extend(parts.next());
+    for part in parts {
+        let mut letters = part.chars();
+        camel.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        camel.push_str(letters.as_str());
+    }
+    camel
+}
+
 /// The candidate that differs from `word` by the fewest letters, if few enough that it was probably meant.
 pub(super) fn nearest(word: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
     let close_enough = (word.chars().count() / 3).clamp(1, 3);
@@ -87,6 +100,9 @@ mod tests {
             ("max_event_bytes", "max_event_bytes"),
         ] {
             assert_eq!(snake(camel), expected);
+        }
+        for key in crate::config::keys::KEYS {
+            assert_eq!(camel(&snake(key.path)), key.path);
         }
     }
 

@@ -24,13 +24,27 @@ pub(super) fn render(loaded: &Loaded) -> String {
         ) {
             ("upstream", _) => {}
             ("listen", Some(listen)) => {
-                listen.extend(value.as_object().cloned().unwrap_or_default())
+                listen.extend(value.as_object().cloned().unwrap_or_default());
             }
             _ => drop(file.insert(name.clone(), value.clone())),
         }
     }
     name_variable(file.get_mut("listen"), KEY_VARIABLE);
     format!("{:#}\n", Value::Object(file))
+}
+
+/// The keys given literally, each with the variable that the new file names instead.
+pub(super) fn uncopied_keys(loaded: &Loaded) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let literal = |table: &str| loaded.effective[table].get("apiKey").is_some();
+    [
+        (literal("listen"), ("listen.apiKey", KEY_VARIABLE)),
+        (
+            literal("upstream"),
+            ("upstream.apiKey", UPSTREAM_KEY_VARIABLE),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(given, names)| given.then_some(names))
 }
 
 fn upstream(loaded: &Loaded) -> Value {

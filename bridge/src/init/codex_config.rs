@@ -65,6 +65,8 @@ stream_max_retries = 2
 [features]
 apps = false
 goals = false
+# Sub-agents are switched off in the model catalog. Codex 0.120 wants it here (newer ones would warn):
+# multi_agent = false
 # Made by OpenAI's servers, which are not asked here.
 image_generation = false
 

@@ -5,7 +5,7 @@
 //! ```
 //! llama-server fills `models` in Ollama's shape, which Codex cannot decode and then complains about at every start.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, StatusCode, header};
 use protocol::{ApiError, ErrorKind};
@@ -21,11 +21,14 @@ use crate::{
     config::{HttpUpstream, UpstreamConfig},
     upstream::{
         client::authority,
-        probe::{self, Answer, Detected, ProbeError},
+        probe::{self, Answer, Bounds, Detected, ProbeError},
     },
 };
 
 mod codex;
+
+/// Some servers look through their disks before they answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The whole list.
 pub(super) async fn list(state: Arc<State>, request: RequestContext, line: Line) -> Response {
@@ -130,7 +133,11 @@ async fn ask(
 ) -> Result<Value, Refusal> {
     let url = probe::models_url(&upstream.base_url, query);
     let path = url.path().to_owned();
-    let answer = probe::get(&state.client, upstream, url).await?;
+    let bounds = Bounds {
+        patience: PATIENCE,
+        bytes: state.config.limits.max_response_bytes,
+    };
+    let answer = probe::get(&state.client, upstream, url, bounds).await?;
     if !answer.status.is_success() {
         return Err(Refusal::from_status(answer, upstream));
     }

@@ -74,17 +74,18 @@ async fn respond(
                 state,
                 request,
                 call,
-                Prepared::Raw(body, draft.translation),
+                Prepared::Raw(body, Box::new(draft.translation)),
                 fault,
             )
             .await;
         }
     };
-    let Prepared::Ready(normalized, target) = &prepared else {
+    let Prepared::Ready(ready) = &prepared else {
         return Err(Failure::from(&SendError::TimedOut {
             address: upstream.address(),
         }));
     };
+    let (normalized, target) = &**ready;
     if normalized.prewarm {
         return Ok(prewarmed(&normalized.translation, request));
     }
@@ -117,20 +118,20 @@ struct Call {
 /// A request as far as it is known what to make of it.
 enum Prepared {
     /// The upstream is known.
-    Ready(Box<Normalized>, Target),
+    Ready(Box<(Normalized, Target)>),
     /// It could not be asked; the translation was made for the assumed one.
-    Raw(Object, Translation),
+    Raw(Object, Box<Translation>),
 }
 
 impl Prepared {
     fn ready(body: Object, policy: &Policy, target: Target) -> Result<Self, translate::Error> {
         let normalized = normalize(body, policy, &target.capabilities)?;
-        Ok(Self::Ready(Box::new(normalized), target))
+        Ok(Self::Ready(Box::new((normalized, target))))
     }
 
     fn translation(&self) -> &Translation {
         match self {
-            Self::Ready(normalized, _) => &normalized.translation,
+            Self::Ready(ready) => &ready.0.translation,
             Self::Raw(_, translation) => translation,
         }
     }
@@ -234,7 +235,8 @@ async fn wait_and_send(
                 Err(error) => fault = error,
             }
         }
-        if let Prepared::Ready(normalized, target) = &prepared {
+        if let Prepared::Ready(ready) = &prepared {
+            let (normalized, target) = &**ready;
             match call
                 .upstream
                 .send(&normalized.body, call.headers.clone())

@@ -1,7 +1,5 @@
 //! Which item an event belongs to, and when an item may open and end. See the invariants in `rewriter`.
 
-use std::borrow::Cow;
-
 use protocol::{
     ApiError, EventKind, ItemKind, Object, Phase, ToolKind, event,
     object::{optional_str, str_or_empty},
@@ -204,17 +202,14 @@ impl Rewriter {
         };
         let item = &mut self.items[at];
         item.given_phase |= has_phase(&came);
-        if item.is_call() && !item.is_over() {
+        if item.is_call() {
             let arguments = str_or_empty(&came, "arguments");
-            // llama-server calls a cut call completed; whether it was cut is known at the end.
-            item.suspect = self.settings.repair
-                && item.kind == ItemKind::FunctionCall
-                && serde_json::from_str::<Object>(if arguments.is_empty() {
-                    "{}"
-                } else {
-                    arguments
-                })
-                .is_err();
+            let arguments = if arguments.is_empty() {
+                "{}"
+            } else {
+                arguments
+            };
+            item.unfinished = serde_json::from_str::<Object>(arguments).is_err();
         }
         let mut wanted = came.clone();
         if str_or_empty(&wanted, "arguments").is_empty() && !item.arguments.is_empty() {
@@ -329,12 +324,12 @@ impl Rewriter {
             Family::Call => ItemKind::FunctionCall,
             Family::Any => return None,
         };
-        Some(self.begin(item_kind, id))
+        Some(self.begin(item_kind, id.as_deref()))
     }
 
     /// An item that upstream starts to fill without announcing it. A call waits: it has no name yet.
-    fn begin(&mut self, kind: ItemKind, id: Option<Cow<'_, str>>) -> usize {
-        let at = self.new_item(kind, id.as_deref(), prefix(kind));
+    fn begin(&mut self, kind: ItemKind, id: Option<&str>) -> usize {
+        let at = self.new_item(kind, id, prefix(kind));
         self.items[at].begun = true;
         if kind == ItemKind::FunctionCall {
             self.is_surplus_call(at);
@@ -380,6 +375,7 @@ impl Rewriter {
             return Kept::Changed(event);
         };
         self.items[at].given_phase |= has_phase(&came);
+        self.items[at].announced = Some(came.clone());
         let mut wanted = came.clone();
         let tool = self
             .translation
@@ -466,11 +462,17 @@ impl Rewriter {
         let item = &self.items[at];
         item.stage == Stage::Open
             && item.end.is_some()
-            && (!item.suspect || self.completed)
+            && (self.completed || !self.may_be_cut(item))
             && (item.kind != ItemKind::Message
                 || item.given_phase
                 || self.settings.phase.is_none()
                 || self.phase_of(at).is_some())
+    }
+
+    /// llama-server calls a cut call completed, and may even close its JSON. Whether it was cut shows at the end, which
+    /// follows at once.
+    fn may_be_cut(&self, item: &Lifecycle) -> bool {
+        self.settings.repair && item.kind == ItemKind::FunctionCall
     }
 
     fn send_end(&mut self, at: usize) {

@@ -1,6 +1,6 @@
 //! One output item from its announcement to its end: what is known of it, and what of it waits.
 
-use protocol::{EventKind, ItemKind, Object, Phase, object::str_or_empty};
+use protocol::{EventKind, ItemKind, Object, Phase, event, object::str_or_empty};
 use serde_json::Value;
 
 use super::unwrap::Unwrap;
@@ -47,6 +47,8 @@ pub(super) struct Lifecycle {
     pub(super) stage: Stage,
     /// The announcement, until it is sent.
     pub(super) added: Option<Kept>,
+    /// The announced item, in upstream's form.
+    pub(super) announced: Option<Object>,
     /// Content events that came before the item could open.
     pub(super) queue: Vec<(EventKind, String)>,
     /// The end, until its turn comes; with the item as it will stand in the final output.
@@ -61,8 +63,8 @@ pub(super) struct Lifecycle {
     pub(super) arguments_ended: bool,
     pub(super) tool: Option<Tool>,
     pub(super) unwrap: Option<Unwrap>,
-    /// A call whose arguments are no JSON: perhaps cut. Only the end of the response tells.
-    pub(super) suspect: bool,
+    /// A call whose arguments are no JSON object.
+    pub(super) unfinished: bool,
     /// A call that was cut: announced, never ended.
     pub(super) cut: bool,
     /// Begun by us because its content came before its announcement.
@@ -79,6 +81,7 @@ impl Lifecycle {
             index,
             stage: Stage::Waiting,
             added: None,
+            announced: None,
             queue: Vec::new(),
             end: None,
             item: None,
@@ -89,9 +92,18 @@ impl Lifecycle {
             arguments_ended: false,
             tool: None,
             unwrap: None,
-            suspect: false,
+            unfinished: false,
             cut: false,
             begun: false,
+        }
+    }
+
+    /// Where the events of content part `index` belong.
+    pub(super) fn place(&self, index: usize) -> event::Place<'_> {
+        event::Place {
+            item_id: &self.id,
+            output_index: self.index,
+            content_index: index,
         }
     }
 

@@ -129,9 +129,10 @@ fn finish_part(item: &mut Lifecycle, index: usize, text: &str, out: &mut Out) {
     while item.parts.len() <= index {
         begin_part(item, out);
         if item.parts.len() > index && !text.is_empty() {
+            let place = item.place(index);
             let delta = match item.kind {
-                ItemKind::Reasoning => reasoning_delta(&item.id, item.index, index, text),
-                _ => event::text_delta(&item.id, item.index, index, text),
+                ItemKind::Reasoning => event::reasoning_delta(place, text),
+                _ => event::text_delta(place, text),
             };
             out.event(delta);
         }
@@ -141,13 +142,7 @@ fn finish_part(item: &mut Lifecycle, index: usize, text: &str, out: &mut Out) {
     }
     if !item.parts[index].ended {
         let part = part(item.kind, text);
-        out.event(event::part(
-            EventKind::PartDone,
-            &item.id,
-            item.index,
-            index,
-            part,
-        ));
+        out.event(event::part(EventKind::PartDone, item.place(index), part));
         item.parts[index].ended = true;
     }
 }
@@ -156,19 +151,13 @@ fn begin_part(item: &mut Lifecycle, out: &mut Out) {
     let index = item.parts.len();
     item.parts.push(Part::default());
     let part = part(item.kind, "");
-    out.event(event::part(
-        EventKind::PartAdded,
-        &item.id,
-        item.index,
-        index,
-        part,
-    ));
+    out.event(event::part(EventKind::PartAdded, item.place(index), part));
 }
 
 fn end_text(item: &mut Lifecycle, index: usize, text: &str, out: &mut Out) {
     let event = match item.kind {
-        ItemKind::Reasoning => event::reasoning_done(&item.id, item.index, index, text),
-        _ => event::text_done(&item.id, item.index, index, text),
+        ItemKind::Reasoning => event::reasoning_done(item.place(index), text),
+        _ => event::text_done(item.place(index), text),
     };
     out.event(event);
     item.parts[index].text_ended = true;
@@ -179,13 +168,6 @@ pub(super) fn part(kind: ItemKind, text: &str) -> Value {
         ItemKind::Reasoning => json!({"type": "reasoning_text", "text": text}),
         _ => json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []}),
     }
-}
-
-fn reasoning_delta(id: &str, output_index: usize, content_index: usize, delta: &str) -> Object {
-    let mut event = event::text_delta(id, output_index, content_index, delta);
-    event.insert("type".into(), EventKind::ReasoningDelta.as_str().into());
-    event.shift_remove("logprobs");
-    event
 }
 
 /// The announcement of a part with `annotations` and `logprobs`, or `None` when it has them.

@@ -142,7 +142,9 @@ impl Rewriter {
             }
             if self.items[at].end.is_none() {
                 self.end_unfinished(at, cut)?;
-            } else if cut && (self.items[at].suspect || self.is_last(at)) {
+            } else if cut
+                && (self.items[at].unfinished || (self.settings.repair && self.is_last(at)))
+            {
                 self.mark_incomplete(at);
             }
         }
@@ -208,20 +210,9 @@ impl Rewriter {
                 item.call_id.as_deref().unwrap_or(&item.id)
             )));
         }
-        let announced = match &item.added {
-            Some(Kept::Changed(event)) => event.get("item").cloned(),
-            Some(Kept::Text(data)) => parse(data)?.remove("item"),
-            None => None,
-        };
-        let mut bare = match announced {
-            Some(Value::Object(bare)) => bare,
-            _ => bare_item(item),
-        };
+        let mut bare = item.announced.clone().unwrap_or_else(|| bare_item(item));
         let status = if cut { "incomplete" } else { "completed" };
         bare.insert("status".into(), status.into());
-        if item.is_call() {
-            self.items[at].suspect = true;
-        }
         self.end_item(at, None, event::item_done(0, bare));
         if cut {
             self.mark_incomplete(at);
@@ -238,10 +229,7 @@ impl Rewriter {
     /// The item was cut: its status says so, and if it is a call its end is never sent, so that no client runs it.
     fn mark_incomplete(&mut self, at: usize) {
         let item = &mut self.items[at];
-        let cut_call = item.is_call() && item.suspect;
-        if item.is_call() && !cut_call {
-            return;
-        }
+        let cut_call = item.is_call();
         let Some(own) = &mut item.item else { return };
         own.insert("status".into(), "incomplete".into());
         item.end = (!cut_call).then(|| Kept::Changed(event::item_done(item.index, own.clone())));

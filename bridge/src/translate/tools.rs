@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     Capabilities, Counts, Dialect, Error, Tool, ToolCatalog, catalog,
     choice::Choice,
-    declare::{Body, Declaration, Declarations},
+    declare::{Body, Declaration, Declarations, Signature},
     describe, exclude, schema, web_search,
 };
 use crate::config::Policy;
@@ -110,27 +110,20 @@ pub(super) fn write(
 
 fn function(declaration: &Declaration, tool: &mut Tool, upstream: &Capabilities) -> Object {
     let description = describe::describe(declaration);
-    let (parameters, strict, grammar) = match &declaration.body {
-        Body::Function(signature) => (signature.parameters.clone(), signature.strict, None),
+    let mut grammar = None;
+    let (parameters, strict) = match &declaration.body {
+        Body::Function(signature) => (parameters(signature, tool), signature.strict),
         Body::ToolSearch {
             signature,
             execution,
         } => {
             tool.execution.clone_from(execution);
-            (signature.parameters.clone(), signature.strict, None)
+            (parameters(signature, tool), signature.strict)
         }
-        Body::Custom { grammar } => {
-            let grammar = grammar.as_ref().filter(|_| upstream.custom_grammar);
-            let format = grammar.map(|grammar| grammar.format.clone());
-            (Some(text_input(&description)), true, format)
+        Body::Custom { grammar: declared } => {
+            grammar = declared.as_ref().filter(|_| upstream.custom_grammar);
+            (text_input(&description), true)
         }
-    };
-    let parameters = match parameters {
-        Some(mut parameters) => {
-            tool.encrypted = schema::strip_encrypted(&mut parameters);
-            parameters.into()
-        }
-        None => schema::open(),
     };
     let mut function = Object::new();
     function.insert("type".into(), "function".into());
@@ -138,19 +131,26 @@ fn function(declaration: &Declaration, tool: &mut Tool, upstream: &Capabilities)
     function.insert("description".into(), description.into());
     function.insert("parameters".into(), parameters);
     function.insert("strict".into(), strict.into());
-    if let Some(format) = grammar {
-        function.insert("x_grammar".into(), format.into());
+    if let Some(grammar) = grammar {
+        function.insert("x_grammar".into(), grammar.format.clone().into());
     }
     function
 }
 
+fn parameters(signature: &Signature, tool: &mut Tool) -> Value {
+    let Some(mut parameters) = signature.parameters.clone() else {
+        return schema::open();
+    };
+    tool.encrypted = schema::strip_encrypted(&mut parameters);
+    parameters.into()
+}
+
 /// A custom tool's input as the one argument of a function.
-fn text_input(description: &str) -> Object {
-    let schema = json!({
+fn text_input(description: &str) -> Value {
+    json!({
         "type": "object",
         "properties": {"input": {"type": "string", "description": description}},
         "required": ["input"],
         "additionalProperties": false,
-    });
-    schema.as_object().cloned().unwrap_or_default()
+    })
 }

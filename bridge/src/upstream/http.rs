@@ -70,8 +70,12 @@ impl Target {
 
     fn from_detected(detected: Detected) -> Self {
         let mut target = Self::assumed(detected.kind);
-        target.capabilities.vision = detected.vision;
-        target.capabilities.parallel_calls = detected.parallel_calls;
+        // Only llama-server tells what it cannot do; of any other server nothing is assumed that would cost the model
+        // an image.
+        if detected.kind == UpstreamKind::LlamaCpp {
+            target.capabilities.vision = detected.vision;
+            target.capabilities.parallel_calls = detected.parallel_calls;
+        }
         target.context = detected.context;
         target.model = detected.model;
         target

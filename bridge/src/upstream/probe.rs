@@ -18,10 +18,20 @@ use url::Url;
 use super::client::authority;
 use crate::config::{HttpUpstream, UpstreamKind};
 
-const PATIENCE: Duration = Duration::from_secs(2);
 const FRESH: Duration = Duration::from_secs(1);
-/// `/props` repeats the chat template, which is some ten kilobytes.
-const LARGEST_ANSWER: usize = 4 * 1024 * 1024;
+
+/// A health check must not hang. `/props` repeats the chat template, which is some ten kilobytes.
+const PROBE: Bounds = Bounds {
+    patience: Duration::from_secs(2),
+    bytes: 4 * 1024 * 1024,
+};
+
+/// How long to wait for an answer, and how much of it to take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) patience: Duration,
+    pub(crate) bytes: usize,
+}
 
 /// An upstream that answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +92,7 @@ pub enum ProbeError {
 /// It cannot be reached, is still loading, or does not speak as its configured kind would.
 pub async fn detect(client: &Client, upstream: &HttpUpstream) -> Result<Detected, ProbeError> {
     if upstream.kind != UpstreamKind::Responses {
-        let answer = get(client, upstream, props_url(&upstream.base_url)).await?;
+        let answer = get(client, upstream, props_url(&upstream.base_url), PROBE).await?;
         if answer.is_loading() {
             return Err(ProbeError::Loading {
                 server: authority(&upstream.base_url),
@@ -92,7 +102,13 @@ pub async fn detect(client: &Client, upstream: &HttpUpstream) -> Result<Detected
             return Ok(detected);
         }
     }
-    let answer = get(client, upstream, models_url(&upstream.base_url, None)).await?;
+    let answer = get(
+        client,
+        upstream,
+        models_url(&upstream.base_url, None),
+        PROBE,
+    )
+    .await?;
     if !answer.status.is_success() {
         return Err(answer.status_error(upstream));
     }
@@ -194,18 +210,19 @@ pub(crate) async fn get(
     client: &Client,
     upstream: &HttpUpstream,
     url: Url,
+    bounds: Bounds,
 ) -> Result<Answer, ProbeError> {
     let path = url.path().to_owned();
-    let request = authorized(client.get(url), upstream).timeout(PATIENCE);
-    let failed = |error: &reqwest::Error| failure(upstream, error);
+    let request = authorized(client.get(url), upstream).timeout(bounds.patience);
+    let failed = |error: &reqwest::Error| failure(upstream, error, bounds.patience);
     let mut response = request.send().await.map_err(|error| failed(&error))?;
-    let body = read(&mut response)
+    let body = read(&mut response, bounds.bytes)
         .await
         .map_err(|error| failed(&error))?
         .ok_or_else(|| ProbeError::TooLarge {
             server: authority(&upstream.base_url),
             path: path.clone(),
-            limit: LARGEST_ANSWER,
+            limit: bounds.bytes,
         })?;
     Ok(Answer {
         status: response.status(),
@@ -216,10 +233,10 @@ pub(crate) async fn get(
 }
 
 /// `None` when it is too large.
-async fn read(response: &mut Response) -> Result<Option<Bytes>, reqwest::Error> {
+async fn read(response: &mut Response, limit: usize) -> Result<Option<Bytes>, reqwest::Error> {
     let mut body = BytesMut::new();
     while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > LARGEST_ANSWER {
+        if body.len() + chunk.len() > limit {
             return Ok(None);
         }
         body.extend_from_slice(&chunk);
@@ -234,13 +251,13 @@ fn authorized(request: RequestBuilder, upstream: &HttpUpstream) -> RequestBuilde
     }
 }
 
-fn failure(upstream: &HttpUpstream, error: &reqwest::Error) -> ProbeError {
+fn failure(upstream: &HttpUpstream, error: &reqwest::Error, patience: Duration) -> ProbeError {
     let server = authority(&upstream.base_url);
     if error.is_timeout() {
         let after = if error.is_connect() {
-            upstream.connect_timeout.min(PATIENCE)
+            upstream.connect_timeout.min(patience)
         } else {
-            PATIENCE
+            patience
         };
         ProbeError::Silent { server, after }
     } else {

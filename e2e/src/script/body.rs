@@ -82,7 +82,11 @@ pub(super) fn stream(chunks: Vec<Chunk>, ending: Ending) -> UnsyncBoxBody<Bytes,
                         gate.passed().await;
                         continue;
                     }
-                    Some(Chunk::Cut) => Err(Cut),
+                    Some(Chunk::Cut) => {
+                        // hyper sends what came before when the body has nothing ready, and throws it away on an error.
+                        tokio::task::yield_now().await;
+                        Err(Cut)
+                    }
                     None => {
                         ending.0.send_replace(End::Sent);
                         return None;

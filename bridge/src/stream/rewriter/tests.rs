@@ -397,6 +397,29 @@ fn truncation_reported_as_success_becomes_incomplete_and_a_cut_call_is_never_end
 }
 
 #[test]
+fn a_call_whose_json_was_closed_for_it_at_the_limit_is_cut_too() {
+    let mut body = request();
+    body["max_output_tokens"] = json!(3);
+    let mut rewriter = rewriter(body, true);
+    let healed = call("f", "exec", "{\"cmd\":\"rm -r /tmp\"}");
+    feed(
+        &mut rewriter,
+        &[
+            created(),
+            call_added("f", "exec"),
+            arguments("f", "{\"cmd\":\"rm -r /tmp"),
+            item_done(&healed),
+            completed(&[healed]),
+        ],
+    );
+    let events = sent(&mut rewriter);
+    assert!(!outline(&events).contains(&"done(function_call)".to_owned()));
+    let response = laws::check(&events);
+    assert_eq!(response["output"][0]["status"], "incomplete");
+    assert_eq!(response["output"][0]["name"], "exec");
+}
+
+#[test]
 fn broken_arguments_of_a_call_that_was_not_cut_reach_codex() {
     let mut rewriter = rewriter(request(), true);
     let broken = call("f", "exec", "{\"cmd\":");

@@ -51,6 +51,28 @@ pub(super) fn check_message(
     Ok(())
 }
 
+/// Brings the content of an assistant message into the one form that is taken: a list of texts, refusals among them.
+pub(super) fn only_output_text(message: &mut Object) {
+    let texts = match message.get("content") {
+        Some(Value::String(text)) => json!([{"type": "output_text", "text": text}]),
+        Some(Value::Array(parts)) if parts.iter().any(is_refusal) => parts
+            .iter()
+            .map(|part| match part.get("refusal") {
+                Some(refusal) if is_refusal(part) => {
+                    json!({"type": "output_text", "text": refusal})
+                }
+                _ => part.clone(),
+            })
+            .collect(),
+        _ => return,
+    };
+    message.insert("content".into(), texts);
+}
+
+fn is_refusal(part: &Value) -> bool {
+    part.get("type").and_then(Value::as_str) == Some("refusal")
+}
+
 /// An item for a native server whose model has no vision; nothing but images changes.
 pub(super) fn without_images(
     mut item: Object,

@@ -92,9 +92,8 @@ fn message(mut message: Object, path: &str, vision: bool) -> Result<Object, Erro
     });
     // Without it, and with content as a list, an assistant message is "cannot determine type".
     message.insert("type".into(), "message".into());
-    if is_assistant && let Some(Value::String(text)) = message.get("content") {
-        let part = json!([{"type": "output_text", "text": text}]);
-        message.insert("content".into(), part);
+    if is_assistant {
+        content::only_output_text(&mut message);
     }
     Ok(message)
 }

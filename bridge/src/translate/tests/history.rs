@@ -30,7 +30,7 @@ fn a_native_server_gets_the_calls_renamed_and_the_rest_untouched() {
             {"type": "message", "id": "msg_1", "role": "assistant", "phase": "commentary", "content": []},
             {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "mcp__tickets__close_ticket",
                 "arguments": "{\"id\":41", "status": "completed"},
-            {"type": "function_call", "id": "fc_1".replace("fc", "ctc"), "call_id": "b", "name": "apply_patch",
+            {"type": "function_call", "id": "ctc_1", "call_id": "b", "name": "apply_patch",
                 "arguments": "{\"input\":\"*** \\\"x\\\"\\n\"}", "status": "completed"},
             {"type": "function_call", "call_id": "c", "name": "functions__apply_patch", "arguments": "{\"input\":\"\"}"},
             {"type": "function_call_output", "id": "ctco_1", "call_id": "b",
@@ -247,6 +247,17 @@ fn hosted_and_legacy_items_are_told_in_words_or_as_calls() {
             output("l", "a.txt"),
             user("count files"),
         ])
+    );
+}
+
+#[test]
+fn a_refusal_is_told_as_text() {
+    let refusal = json!({"role": "assistant", "content": [
+        {"type": "output_text", "text": "a"}, {"type": "refusal", "refusal": "I will not."}]});
+    assert_eq!(
+        input(json!([refusal]), &LLAMA),
+        json!([{"role": "assistant", "type": "message", "content": [
+            {"type": "output_text", "text": "a"}, {"type": "output_text", "text": "I will not."}]}])
     );
 }
 

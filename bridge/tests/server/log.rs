@@ -1,0 +1,125 @@
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use codex_bridge::{
+    config::{Log, LogFormat, Secret},
+    telemetry,
+};
+use http::Response;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::{
+    scripted::{Scripted, gated},
+    support::{Bridge, config, nobody, soon},
+};
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    /// Captures what this thread logs, which in these tests is everything.
+    fn capture(&self) -> tracing::subscriber::DefaultGuard {
+        let log = Log {
+            format: LogFormat::Json,
+            filter: "info".to_owned(),
+        };
+        let writer = self.clone();
+        let subscriber = telemetry::subscriber(&log, move || writer.clone()).unwrap();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    fn requests(&self) -> Vec<Value> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .filter(|line| line["message"] == "request")
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_one_line_without_secrets_or_bodies() {
+    let lines = Lines::default();
+    let _guard = lines.capture();
+    let mut config = config(nobody());
+    config.listen.api_key = Some(Secret::new("k-test"));
+    let bridge = Bridge::start(config).await;
+    let request = bridge.post("/v1/responses").bearer_auth("k-test");
+    let request = request
+        .header("x-request-id", "turn-7")
+        .body("[\"private\"]");
+    let length = request.send().await.unwrap().bytes().await.unwrap().len();
+    let [line] = &lines.requests()[..] else {
+        panic!("one line was due: {:?}", lines.requests());
+    };
+    for (key, value) in [
+        ("id", json!("turn-7")),
+        ("method", json!("POST")),
+        ("route", json!("responses")),
+        ("status", json!(400)),
+        ("end", json!("complete")),
+        ("bytes_in", json!(11)),
+        ("bytes_out", json!(length)),
+    ] {
+        assert_eq!(line[key], value, "{key}");
+    }
+    assert!(line["ttfb_ms"].is_number() && line["duration_ms"].is_number());
+    let text = line.to_string();
+    assert!(
+        !text.contains("k-test") && !text.contains("private"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn the_line_is_written_when_the_last_byte_is_gone_or_the_client_is() {
+    let lines = Lines::default();
+    let _guard = lines.capture();
+    let (feed, body) = gated();
+    let body = Arc::new(Mutex::new(Some(body)));
+    let server = Scripted::start(move |_| {
+        let answer = Response::new(body.lock().unwrap().take().unwrap());
+        async move { answer }
+    })
+    .await;
+    let mut config = config(nobody());
+    config.mcp_proxy = Some(format!("http://{}/s", server.address).parse().unwrap());
+    let bridge = Bridge::start(config).await;
+    let mut answer = bridge.get("/mcp/a").send().await.unwrap();
+    feed.send("12345").await.unwrap();
+    answer.chunk().await.unwrap();
+    assert_eq!(lines.requests().len(), 0);
+    drop(answer);
+    soon(feed.closed()).await;
+    let [line] = &lines.requests()[..] else {
+        panic!("one line was due: {:?}", lines.requests());
+    };
+    assert_eq!(line["end"], "cut");
+    assert_eq!(line["bytes_out"], 5);
+    assert_eq!(line["upstream_status"], 200);
+    let metrics = bridge
+        .get("/metrics")
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    assert!(
+        metrics.contains("codex_bridge_disconnects_total 1"),
+        "{metrics}"
+    );
+}
