@@ -15,6 +15,7 @@ pub mod plan;
 pub mod process;
 pub mod report;
 pub mod rows;
+pub mod soak;
 pub mod target;
 pub mod upstream;
 pub mod wire;

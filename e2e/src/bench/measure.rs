@@ -2,7 +2,7 @@
 
 mod latency;
 mod many;
-mod request;
+pub(super) mod request;
 mod throughput;
 
 use std::{future::Future, time::Duration};

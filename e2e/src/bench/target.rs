@@ -47,17 +47,23 @@ impl Name {
 #[derive(Debug)]
 pub struct Programs {
     ours: PathBuf,
-    npm: NpmBridge,
-    gateway: PathBuf,
+    rivals: Option<(NpmBridge, PathBuf)>,
 }
 
 impl Programs {
-    pub fn install() -> Result<Self> {
+    /// Builds ours and installs the others.
+    pub fn all() -> Result<Self> {
+        Ok(Self {
+            rivals: Some((rivals::npm_bridge()?, rivals::gateway()?)),
+            ..Self::ours()?
+        })
+    }
+
+    pub fn ours() -> Result<Self> {
         bridge::build()?;
         Ok(Self {
             ours: bridge::binary()?,
-            npm: rivals::npm_bridge()?,
-            gateway: rivals::gateway()?,
+            rivals: None,
         })
     }
 
@@ -73,16 +79,19 @@ impl Programs {
         let listen_config = json!({"host": listen.ip(), "port": listen.port()});
         let config = json!({"listen": listen_config, "upstream": base});
         fs::write(&path, config.to_string())?;
+        let rivals = || self.rivals.as_ref().context("the rivals are not installed");
         let mut command = match name {
             Name::Direct => bail!("there is no program between"),
             Name::Ours => Command::new(&self.ours),
             Name::Npm => {
-                let mut command = Command::new(&self.npm.node);
-                command.arg(&self.npm.script);
+                let (npm, _) = rivals()?;
+                let mut command = Command::new(&npm.node);
+                command.arg(&npm.script);
                 command
             }
             Name::Gateway => {
-                let mut command = Command::new(&self.gateway);
+                let (_, gateway) = rivals()?;
+                let mut command = Command::new(gateway);
                 command.args(["--llm-api-base", &format!("http://{upstream}")]);
                 command.args(["--gateway-host", &listen.ip().to_string()]);
                 command.args(["--gateway-port", &listen.port().to_string()]);

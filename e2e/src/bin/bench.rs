@@ -52,11 +52,10 @@ enum Measurement {
     Llama,
     Delays(Kind),
     ManyStreams(Kind),
-    LateDone,
 }
 
 impl Measurement {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 14] = [
         Self::Requests,
         Self::LargeRequests,
         Self::RequestRate,
@@ -79,7 +78,6 @@ impl Measurement {
         Self::Delays(Kind::Text),
         Self::ManyStreams(Kind::Reasoning),
         Self::ManyStreams(Kind::Text),
-        Self::LateDone,
     ];
 
     async fn take(self, setting: Setting<'_>) -> Result<Numbers> {
@@ -99,7 +97,6 @@ impl Measurement {
             }
             Self::Delays(kind) => measure::delays(setting, kind).await,
             Self::ManyStreams(kind) => measure::many_streams(setting, kind).await,
-            Self::LateDone => measure::late_done(setting).await,
         }
     }
 }
@@ -107,7 +104,11 @@ impl Measurement {
 #[tokio::main]
 async fn main() -> Result<()> {
     let args = Args::parse();
-    let programs = Programs::install()?;
+    let programs = if args.ours {
+        Programs::ours()?
+    } else {
+        Programs::all()?
+    };
     let mut results = Results::default();
     for round in 0..args.rounds {
         eprintln!("round {} of {}", round + 1, args.rounds);
@@ -115,6 +116,7 @@ async fn main() -> Result<()> {
     }
     if args.only.is_none() {
         start_ups(&args, &programs, &mut results).await?;
+        late_dones(&args, &programs, &mut results).await?;
     }
     println!("{}", results.markdown(args.rounds));
     for miss in results.misses() {
@@ -196,6 +198,21 @@ async fn start_ups(args: &Args, programs: &Programs, results: &mut Results) -> R
             let start_up = target.start_up.as_secs_f64() * 1e3;
             results.add(name, vec![("start_up", start_up)]);
         }
+    }
+    Ok(())
+}
+
+/// With programs that have no connection left over from other measurements.
+async fn late_dones(args: &Args, programs: &Programs, results: &mut Results) -> Result<()> {
+    for name in names(args) {
+        let upstream = Upstream::start(false).await?;
+        let target = Target::start(programs, name, upstream.address()).await?;
+        let setting = Setting {
+            target: &target,
+            upstream: &upstream,
+            tools: Tools::Namespaced,
+        };
+        results.add(name, measure::late_done(setting).await?);
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(super) fn json_request(address: SocketAddr, tools: Tools) -> Vec<u8> {
     encode(address, &body("json", false, tools))
 }
 
-pub(super) fn stream_request(address: SocketAddr, tools: Tools, plan: &Plan) -> Vec<u8> {
+pub(in crate::bench) fn stream_request(address: SocketAddr, tools: Tools, plan: &Plan) -> Vec<u8> {
     encode(address, &body(&plan.to_string(), true, tools))
 }
 
