@@ -6,6 +6,8 @@
 //! CODEX_BRIDGE_FUZZ_RUNS=1000000 cargo nextest run --release -p codex-bridge --test fuzz
 //! ```
 
+#![expect(clippy::unwrap_used, reason = "the helpers are tests too")]
+
 use std::{fs, path::PathBuf};
 
 use codex_bridge::{stream::fuzz::fuzz_rewriter, translate::fuzz_normalize};

@@ -1,6 +1,6 @@
 //! The terminal interface asks for a title at the same moment as for the first answer: tools and a schema together.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use codex_bridge_e2e::{
     event::ev_message,
     rig::Rig,
@@ -31,9 +31,11 @@ async fn title_is_answered_while_the_first_turn_is_still_open() -> Result<()> {
     };
     let rig = Rig::new(Upstream::routed(answer).await?, json!({})).await?;
 
-    let terminal = rig.codex()?.terminal("hello there")?;
+    let codex = rig.codex()?;
+    let terminal = codex.terminal("hello there")?;
 
-    let asked = rig.upstream.wait_for(2).await?;
+    let asked = rig.upstream.wait_for(2).await;
+    let asked = asked.with_context(|| format!("the terminal shows {:?}", terminal.log()))?;
     let title = asked
         .iter()
         .find(|asked| is_title(asked))

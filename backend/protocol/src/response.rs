@@ -175,7 +175,7 @@ mod tests {
     fn empty_details_become_integers() {
         assert_eq!(
             usage(
-                json!({"input_tokens": 10, "input_tokens_details": {}, "output_tokens": 2,
+                &json!({"input_tokens": 10, "input_tokens_details": {}, "output_tokens": 2,
                 "output_tokens_details": {}, "total_tokens": 12})
             ),
             json!({"input_tokens": 10,

@@ -2,7 +2,7 @@
 //!
 //! Codex repeats a 5xx up to thirty times and hides its message, so whatever repeating cannot mend is a 4xx here.
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use protocol::{ApiError, ErrorKind};
 use warp::reply::Response;
 
@@ -20,7 +20,7 @@ pub(super) const UPSTREAM_UNREACHABLE: &str = "upstream_unreachable";
 pub(super) struct Failure {
     pub(super) status: StatusCode,
     pub(super) error: ApiError,
-    headers: HeaderMap,
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Failure {
@@ -28,12 +28,12 @@ impl Failure {
         Self {
             status,
             error,
-            headers: HeaderMap::new(),
+            headers: Vec::new(),
         }
     }
 
     pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.insert(name, value);
+        self.headers.push((name, value));
         self
     }
 

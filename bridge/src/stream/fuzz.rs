@@ -55,7 +55,7 @@ pub fn fuzz_rewriter(data: &[u8]) {
     for chunk in stream.chunks(size) {
         if guard
             .push(Bytes::copy_from_slice(chunk), |frame| {
-                rewriter.handle(&frame)
+                rewriter.handle(&frame);
             })
             .is_err()
         {

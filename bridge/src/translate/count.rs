@@ -1,9 +1,6 @@
 //! [`Counts`]: what one request held and what became of it, for the log line of that request.
 
-use std::{collections::BTreeMap, io};
-
-use protocol::Object;
-use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// How often each named thing happened.
 type Tally = BTreeMap<String, usize>;
@@ -29,7 +26,7 @@ pub struct Counts {
     pub aliased_model: Option<String>,
     /// Bytes of `instructions` and of the developer and system messages that open the input.
     pub instruction_bytes: usize,
-    /// Bytes of `tools` as sent.
+    /// Bytes of `tools` as sent; whoever prints the request notes this and the next.
     pub tool_bytes: usize,
     /// Bytes of `input` as sent, instructions merged into it included.
     pub input_bytes: usize,
@@ -47,27 +44,4 @@ impl Counts {
     pub(super) fn mend(&mut self, fault: &str) {
         *self.mended_items.entry(fault.to_owned()).or_default() += 1;
     }
-
-    /// Measures the finished body.
-    pub(super) fn measure(&mut self, body: &Object) {
-        self.tool_bytes = body.get("tools").map_or(0, json_bytes);
-        self.input_bytes = body.get("input").map_or(0, json_bytes);
-    }
-}
-
-fn json_bytes(value: &impl Serialize) -> usize {
-    struct Length(usize);
-    impl io::Write for Length {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut length = Length(0);
-    // A `Value` always serialises, and the writer never fails.
-    let _ = serde_json::to_writer(&mut length, value);
-    length.0
 }

@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    fn told(error: Value) -> (ErrorKind, Option<String>, String) {
+    fn told(error: &Value) -> (ErrorKind, Option<String>, String) {
         let error = from_upstream(error.as_object().unwrap());
         (error.kind, error.code, error.message)
     }
@@ -84,7 +84,7 @@ mod tests {
     fn llama_servers_overflow_becomes_the_code_codex_acts_on_with_both_numbers() {
         assert_eq!(
             told(
-                json!({"code": 400, "type": "exceed_context_size_error", "message": "too long",
+                &json!({"code": 400, "type": "exceed_context_size_error", "message": "too long",
                 "n_prompt_tokens": 18383, "n_ctx": 8192})
             ),
             (
@@ -99,7 +99,7 @@ mod tests {
     fn a_500_that_no_repetition_mends_is_a_request_error() {
         assert_eq!(
             told(
-                json!({"code": 500, "type": "server_error", "message": "image input is not supported - hint"})
+                &json!({"code": 500, "type": "server_error", "message": "image input is not supported - hint"})
             ),
             (
                 ErrorKind::InvalidRequest,
@@ -111,6 +111,6 @@ mod tests {
 
     #[test]
     fn an_error_without_a_message_is_shown_whole() {
-        assert_eq!(told(json!({"why": 1})).2, r#"{"why":1}"#);
+        assert_eq!(told(&json!({"why": 1})).2, r#"{"why":1}"#);
     }
 }

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use protocol::{ApiError, ErrorKind, Object, error::CONTEXT_LENGTH_EXCEEDED};
 use reqwest::{Client, Response};
 use serde_json::Value;
+use url::Url;
 
 use super::{
     Detected, SendError,
@@ -32,6 +33,7 @@ const BELIEVED: Duration = Duration::from_secs(30);
 pub struct Http {
     client: Client,
     settings: Arc<HttpUpstream>,
+    endpoint: Url,
     max_response_bytes: usize,
     learnt: Arc<Mutex<Option<(Instant, Target)>>>,
 }
@@ -84,8 +86,13 @@ impl Target {
 
 impl Http {
     pub fn new(client: Client, settings: HttpUpstream, max_response_bytes: usize) -> Self {
+        let mut endpoint = settings.base_url.clone();
+        if let Ok(mut path) = endpoint.path_segments_mut() {
+            path.pop_if_empty().push("responses");
+        }
         Self {
             client,
+            endpoint,
             settings: Arc::new(settings),
             max_response_bytes,
             learnt: Arc::default(),
@@ -121,23 +128,18 @@ impl Http {
         Ok(target)
     }
 
-    /// Posts `body` to `/responses`; the answer is a success.
+    /// Posts the JSON text `body` to `/responses`; the answer is a success.
     ///
     /// # Errors
     /// Anything but a 2xx, or none at all.
-    pub async fn send(&self, body: &Object, headers: HeaderMap) -> Result<Response, SendError> {
-        // A map of JSON values always prints.
-        let json = serde_json::to_vec(body).unwrap_or_default();
+    pub async fn send(&self, body: Bytes, headers: HeaderMap) -> Result<Response, SendError> {
         let mut request = self
             .client
-            .post(format!(
-                "{}/responses",
-                self.settings.base_url.as_str().trim_end_matches('/')
-            ))
+            .post(self.endpoint.clone())
             .headers(headers)
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "text/event-stream, application/json")
-            .body(json);
+            .body(body);
         if let Some(key) = &self.settings.api_key {
             request = request.header(header::AUTHORIZATION, bearer(key.expose()));
         }

@@ -332,7 +332,7 @@ fn reasoning_ends_before_a_call_begins_even_when_indices_clash() {
             json!({"type": "response.output_item.added", "output_index": 0, "item": call}),
             json!({"type": "response.output_item.done", "output_index": 0, "item": call}),
             json!({"type": "response.output_item.done", "output_index": 1, "item": reasoning}),
-            completed(&[call.clone(), reasoning.clone()]),
+            completed(&[call, reasoning]),
         ],
     );
     let events = sent(&mut rewriter);
@@ -373,7 +373,7 @@ fn truncation_reported_as_success_becomes_incomplete_and_a_cut_call_is_never_end
             call_added("f", "exec"),
             arguments("f", "{\"cmd\":\"l"),
             item_done(&cut),
-            completed(&[cut.clone()]),
+            completed(std::slice::from_ref(&cut)),
         ],
     );
     let events = sent(&mut rewriter);
@@ -430,7 +430,7 @@ fn broken_arguments_of_a_call_that_was_not_cut_reach_codex() {
             call_added("f", "exec"),
             arguments("f", "{\"cmd\":"),
             item_done(&broken),
-            completed(&[broken.clone()]),
+            completed(std::slice::from_ref(&broken)),
         ],
     );
     assert_eq!(outline(&sent(&mut rewriter))[4], "done(function_call)");

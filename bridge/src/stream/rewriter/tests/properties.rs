@@ -114,9 +114,9 @@ fn stream(items: &[Item], habits: Habits) -> Vec<Value> {
         output.push(finished.clone());
         let end = mark(json!({"type": "response.output_item.done", "item": finished}));
         if habits.burst {
-            ends.push(end)
+            ends.push(end);
         } else {
-            events.push(end)
+            events.push(end);
         }
     }
     events.extend(ends);
@@ -132,7 +132,7 @@ fn run(bytes: &[u8], cuts: &[usize], repair: bool) -> Vec<u8> {
     for to in cuts.iter().copied().chain([bytes.len()]) {
         guard
             .push(Bytes::copy_from_slice(&bytes[from..to]), |frame| {
-                rewriter.handle(&frame)
+                rewriter.handle(&frame);
             })
             .unwrap();
         from = to;

@@ -53,7 +53,7 @@ fn every_recorded_llama_server_stream_comes_out_lawful() {
             for chunk in fs::read(&path).unwrap().chunks(37) {
                 guard
                     .push(Bytes::copy_from_slice(chunk), |frame| {
-                        rewriter.handle(&frame)
+                        rewriter.handle(&frame);
                     })
                     .unwrap();
             }
