@@ -3,6 +3,8 @@
 //! Each part has its own folder and a marker `.done`, written last. A lock file beside the folder makes several test
 //! processes that start together wait for the one that installs; a folder without marker is thrown away.
 
+pub mod rivals;
+
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},

@@ -14,6 +14,7 @@
 //! Everything listens on loopback with a port the system chose. Every child dies with the value that owns it.
 //! No test sleeps: gates decide the order of things ([`script::Gate`]).
 
+pub mod bench;
 pub mod bridge;
 pub mod child;
 pub mod client;
