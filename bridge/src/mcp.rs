@@ -70,7 +70,7 @@ impl Relay {
     /// The server's answer, its header fields already those for the client.
     ///
     /// # Errors
-    /// The server cannot be reached, or the client's body failed on the way up ([`RelayError::request_body`]).
+    /// The server cannot be reached, or the client's body failed on the way up (`RelayError::request_body`).
     pub async fn forward(
         &self,
         name: &ServerName,
