@@ -100,15 +100,15 @@ pub fn build() -> Result<()> {
     }
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = std::process::Command::new(cargo);
-    command.args([
-        "build",
-        "--package",
-        "codex-bridge",
-        "--bin",
-        "codex-bridge",
-    ]);
-    if workspace::profile_dir()?.ends_with("release") {
+    command.args(["build", "--bin", "codex-bridge"]);
+    // With this package named too, both share dependencies of the same features.
+    command.args(["--package", "codex-bridge", "--package", "codex-bridge-e2e"]);
+    let profile = workspace::profile_dir()?;
+    if profile.ends_with("release") {
         command.arg("--release");
+    }
+    if let Some(target) = profile.parent() {
+        command.arg("--target-dir").arg(target);
     }
     let status = command.current_dir(workspace::root()).status();
     let status = status.with_context(|| format!("start {command:?}"))?;
