@@ -1,14 +1,16 @@
 //! The response side: bytes of an upstream's stream in, the stream the client's own request asked for out.
 //!
 //! `guard` makes whole frames of bytes, `incoming` reads one frame, `rewriter` decides what becomes of it: `items` routes
-//! it to its item's `lifecycle`, `parts` sends what is inside an item, `terminal` ends the response, `out` numbers and
-//! prints. `pull` drives them from a socket. `peek` and `unwrap` read and change single fields without building the event.
+//! it to its item's `lifecycle`, `form` restores the item, `order` says when it may open and end, `parts` sends what is
+//! inside it, `terminal` ends the response, `out` numbers and prints. `pull` drives them from a socket. `peek` and `unwrap` read and change single fields without building the event.
 
+mod form;
 pub mod fuzz;
 pub mod guard;
 pub mod incoming;
 mod items;
 mod lifecycle;
+mod order;
 mod out;
 mod parts;
 mod peek;

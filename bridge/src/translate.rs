@@ -103,7 +103,7 @@ pub fn normalize(
     let stream = fields::stream(&request)?;
     let mut counts = Counts::default();
     let declarations = declare::collect(&request, policy, &mut counts)?;
-    let offer = tools::offer(&declarations, policy, upstream, &mut counts)?;
+    let mut offer = tools::offer(declarations, policy, upstream, &mut counts)?;
     let choice = choice::choose(request.get("tool_choice"), &offer.catalog, policy)?;
     let max_output_tokens = fields::max_output_tokens(&request, upstream.dialect)?;
     let format =
@@ -111,14 +111,13 @@ pub fn normalize(
     let structured_output = fields::is_structured(&request);
 
     let mut body = request;
-    let declared = echoed(&body);
+    let declared = echoed(&mut body);
     let single_call = body.get("parallel_tool_calls") == Some(&Value::Bool(false));
     let prewarm = body.get("generate") == Some(&Value::Bool(false));
 
     counts.aliased_model = fields::set_model(&mut body, &model);
     fields::set_effort(&mut body, policy);
     let withhold = format.is_some() && upstream.dialect == Dialect::LlamaCpp;
-    tools::write(&mut body, &offer, &choice, withhold, upstream, &mut counts);
     history::write(
         &mut body,
         &history::Rewriting {
@@ -129,6 +128,14 @@ pub fn normalize(
         },
         &mut counts,
     )?;
+    tools::write(
+        &mut body,
+        &mut offer,
+        &choice,
+        withhold,
+        upstream,
+        &mut counts,
+    );
     fields::write(&mut body, format, upstream.dialect)?;
 
     Ok(Normalized {
@@ -147,10 +154,17 @@ pub fn normalize(
     })
 }
 
-fn echoed(request: &Object) -> Object {
+/// The fields a response repeats. The tool list, the largest of them, leaves its place empty: it is written anew.
+fn echoed(request: &mut Object) -> Object {
     ECHOED
         .iter()
-        .filter_map(|key| Some(((*key).to_owned(), request.get(*key)?.clone())))
+        .filter_map(|key| {
+            let value = match request.get_mut(*key)? {
+                tools @ Value::Array(_) if *key == "tools" => tools.take(),
+                value => value.clone(),
+            };
+            Some(((*key).to_owned(), value))
+        })
         .collect()
 }
 

@@ -33,7 +33,7 @@ impl Offer {
 }
 
 pub(super) fn offer(
-    declarations: &Declarations,
+    declarations: Declarations,
     policy: &Policy,
     upstream: &Capabilities,
     counts: &mut Counts,
@@ -44,22 +44,24 @@ pub(super) fn offer(
         found: HashMap::new(),
         listed: declarations.listed,
     };
-    for declaration in &declarations.tools {
+    for declaration in declarations.tools {
         if exclude::is_excluded(&declaration.id, policy) {
             counts.tools_excluded += 1;
             continue;
         }
         let mut tool = Tool::new(declaration.id.clone());
         let wire_name = tool.wire_name.clone();
+        let (path, item) = (declaration.path.clone(), declaration.item);
+        let id = declaration.id.clone();
         let function = function(declaration, &mut tool, upstream);
-        if offer.catalog.insert(tool, &declaration.path)? {
+        if offer.catalog.insert(tool, &path)? {
             offer.functions.push(function);
-        } else if declaration.item.is_none() {
+        } else if item.is_none() {
             // The same tool twice in one list is a fault; found again in the history it is not.
-            let twice = Tool::new(declaration.id.clone());
-            return Err(catalog::collision(&twice, &twice, &declaration.path));
+            let twice = Tool::new(id);
+            return Err(catalog::collision(&twice, &twice, &path));
         }
-        if let Some(item) = declaration.item {
+        if let Some(item) = item {
             offer.found.entry(item).or_default().push(wire_name);
         }
     }
@@ -67,10 +69,10 @@ pub(super) fn offer(
     Ok(offer)
 }
 
-/// Puts `tools` and `tool_choice` into the body.
+/// Puts `tools` and `tool_choice` into the body; `offer` has given its functions away then.
 pub(super) fn write(
     body: &mut Object,
-    offer: &Offer,
+    offer: &mut Offer,
     choice: &Choice,
     withhold: bool,
     upstream: &Capabilities,
@@ -91,13 +93,13 @@ pub(super) fn write(
         .catalog
         .tools()
         .iter()
-        .zip(&offer.functions)
+        .zip(std::mem::take(&mut offer.functions))
         .filter(|(tool, _)| {
             allowed
                 .as_ref()
                 .is_none_or(|names| names.contains(tool.wire_name.as_str()))
         })
-        .map(|(_, function)| function.clone().into())
+        .map(|(_, function)| function.into())
         .collect();
     counts.tools_sent = functions.len();
     if offer.listed {
@@ -108,20 +110,24 @@ pub(super) fn write(
     }
 }
 
-fn function(declaration: &Declaration, tool: &mut Tool, upstream: &Capabilities) -> Object {
-    let description = describe::describe(declaration);
+fn function(declaration: Declaration, tool: &mut Tool, upstream: &Capabilities) -> Object {
+    let description = describe::describe(&declaration);
     let mut grammar = None;
-    let (parameters, strict) = match &declaration.body {
-        Body::Function(signature) => (parameters(signature, tool), signature.strict),
+    let (parameters, strict) = match declaration.body {
+        Body::Function(signature) => {
+            let strict = signature.strict;
+            (parameters(signature, tool), strict)
+        }
         Body::ToolSearch {
             signature,
             execution,
         } => {
-            tool.execution.clone_from(execution);
-            (parameters(signature, tool), signature.strict)
+            tool.execution = execution;
+            let strict = signature.strict;
+            (parameters(signature, tool), strict)
         }
         Body::Custom { grammar: declared } => {
-            grammar = declared.as_ref().filter(|_| upstream.custom_grammar);
+            grammar = declared.filter(|_| upstream.custom_grammar);
             (text_input(&description), true)
         }
     };
@@ -132,13 +138,13 @@ fn function(declaration: &Declaration, tool: &mut Tool, upstream: &Capabilities)
     function.insert("parameters".into(), parameters);
     function.insert("strict".into(), strict.into());
     if let Some(grammar) = grammar {
-        function.insert("x_grammar".into(), grammar.format.clone().into());
+        function.insert("x_grammar".into(), grammar.format.into());
     }
     function
 }
 
-fn parameters(signature: &Signature, tool: &mut Tool) -> Value {
-    let Some(mut parameters) = signature.parameters.clone() else {
+fn parameters(signature: Signature, tool: &mut Tool) -> Value {
+    let Some(mut parameters) = signature.parameters else {
         return schema::open();
     };
     tool.encrypted = schema::strip_encrypted(&mut parameters);
