@@ -10,7 +10,7 @@ use codex_bridge::{
 };
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// The statuses of `sysexits.h` that service managers know.
 const CANNOT_START: u8 = 69;

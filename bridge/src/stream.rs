@@ -21,5 +21,5 @@ mod unwrap;
 
 pub use out::Sent;
 pub(crate) use pull::release_body;
-pub use pull::{Body, Connected, Connecting, OnEnd, ResponseStream};
+pub use pull::{Body, Connected, Connecting, OnEnd, ResponseStream, Stopping};
 pub use rewriter::{End, Rewriter, Settings};

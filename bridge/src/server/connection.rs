@@ -47,6 +47,8 @@ pub(super) async fn serve(
             biased;
             () = &mut shutdown => break,
             accepted = slots.accept(&listener) => accepted,
+            // What an ended connection held is given back at once, not at the next one's coming.
+            Some(_) = tasks.join_next() => continue,
         };
         let front = Arc::clone(&front);
         let service = service_fn(move |request| {
@@ -64,7 +66,6 @@ pub(super) async fn serve(
                 linger::close(stream).await;
             }
         });
-        while tasks.try_join_next().is_some() {}
     }
 
     // A refused connection is what Codex waits out; an accepted and idle one it would not.

@@ -102,8 +102,13 @@ fn describe_upstream(outcome: Option<&Outcome>) -> Value {
         Some(Ok(detected)) => (Some(detected), None),
         Some(Err(error)) => (None, Some(error.to_string())),
     };
+    // A server that says it is loading was reached.
+    let reachable = !matches!(
+        outcome,
+        Some(Err(error)) if !matches!(error, ProbeError::Loading { .. })
+    );
     json!({
-        "reachable": detail.is_none(),
+        "reachable": reachable,
         "kind": detected.map(|it| kind(it.kind)),
         "model": detected.and_then(|it| it.model.as_deref()),
         "context": detected.and_then(|it| it.context),

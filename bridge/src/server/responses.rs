@@ -175,6 +175,10 @@ fn events(
         call.state.config.policy.keep_alive,
         idle,
     );
+    let draining = call.state.draining.clone();
+    stream = stream.until(Box::pin(SyncFuture::new(
+        async move { draining.ending().await },
+    )));
     if let Some(body) = body {
         stream = stream.open(body);
     }

@@ -62,6 +62,7 @@ impl Rewriter {
                 arguments
             };
             item.unfinished = serde_json::from_str::<Object>(arguments).is_err();
+            item.says_cut = str_or_empty(&came, "status") == "incomplete";
         }
         let mut wanted = came.clone();
         if str_or_empty(&wanted, "arguments").is_empty() && !item.arguments.is_empty() {

@@ -65,6 +65,8 @@ pub(super) struct Lifecycle {
     pub(super) unwrap: Option<Unwrap>,
     /// A call whose arguments are no JSON object.
     pub(super) unfinished: bool,
+    /// Upstream itself says that the call was cut.
+    pub(super) says_cut: bool,
     /// A call that was cut: announced, never ended.
     pub(super) cut: bool,
     /// Begun by us because its content came before its announcement.
@@ -93,6 +95,7 @@ impl Lifecycle {
             tool: None,
             unwrap: None,
             unfinished: false,
+            says_cut: false,
             cut: false,
             begun: false,
         }

@@ -98,10 +98,12 @@ impl Rewriter {
                 || self.phase_of(at).is_some())
     }
 
-    /// llama-server calls a cut call completed, and may even close its JSON. Whether it was cut shows at the end, which
-    /// follows at once.
+    /// A call that upstream says was cut, or whose arguments are no JSON, waits for the end of the response to tell. So
+    /// does every call of llama-server, which calls a cut one completed and may even close its JSON; there the end follows
+    /// at once.
     fn may_be_cut(&self, item: &Lifecycle) -> bool {
-        self.settings.repair && item.kind == ItemKind::FunctionCall
+        item.kind == ItemKind::FunctionCall
+            && (self.settings.repair || item.unfinished || item.says_cut)
     }
 
     fn send_end(&mut self, at: usize) {

@@ -11,26 +11,32 @@ use serde_json::value::RawValue;
 /// Borrowed view of an event's routing fields. Absent fields are `None`; a field of an unexpected type is kept raw.
 #[derive(Debug, Deserialize)]
 pub(super) struct Peek<'a> {
-    #[serde(borrow, rename = "type")]
+    #[serde(borrow, default, rename = "type", deserialize_with = "present")]
     kind: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     item_id: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     sequence_number: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     output_index: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     content_index: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     summary_index: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     delta: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     logprobs: Option<&'a RawValue>,
 }
 
 impl<'a> Peek<'a> {
+    /// # Errors
+    /// `data` is no JSON object.
     pub(super) fn parse(data: &'a str) -> Result<Self, serde_json::Error> {
+        // A struct would be read from an array too.
+        if !data.trim_start().starts_with('{') {
+            return Err(serde::de::Error::custom("it does not begin with {"));
+        }
         serde_json::from_str(data)
     }
 
@@ -59,6 +65,11 @@ impl<'a> Peek<'a> {
             .and_then(number)
             .and_then(|index| index.try_into().ok())
     }
+}
+
+/// A field that is null stands in the text all the same: it must be replaced, not added a second time.
+fn present<'de, D: serde::Deserializer<'de>>(field: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(field).map(Some)
 }
 
 /// A JSON string, borrowed where it has no escapes.
@@ -119,8 +130,8 @@ pub(super) fn write(data: &str, peek: &Peek<'_>, fields: &Fields<'_>, out: &mut 
             &serde_json::Value::from(id).to_string(),
         );
     }
-    if fields.logprobs && peek.logprobs.is_none() {
-        edits.set("logprobs", None, "[]");
+    if fields.logprobs && peek.logprobs.is_none_or(|came| came.get() == "null") {
+        edits.set("logprobs", peek.logprobs, "[]");
     }
     edits.apply(out)
 }
@@ -211,6 +222,23 @@ mod tests {
         let mut out = BytesMut::new();
         let changed = write(data, &Peek::parse(data).unwrap(), fields, &mut out);
         (String::from_utf8(out.to_vec()).unwrap(), changed)
+    }
+
+    #[test]
+    fn null_fields_are_replaced_and_an_array_is_no_event() {
+        let data = r#"{"item_id":null,"sequence_number":null,"output_index":null,"logprobs":null}"#;
+        let fields = Fields {
+            sequence_number: 3,
+            item_id: Some("m"),
+            output_index: Some(0),
+            logprobs: true,
+            ..Fields::default()
+        };
+        assert_eq!(
+            written(data, &fields).0,
+            r#"{"item_id":"m","sequence_number":3,"output_index":0,"logprobs":[]}"#
+        );
+        assert!(Peek::parse(r#"["x}",null,9,0,0,0,null,null]"#).is_err());
     }
 
     #[test]

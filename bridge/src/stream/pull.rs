@@ -53,6 +53,9 @@ enum Source {
     Closed,
 }
 
+/// Ready when the program must end before this stream does.
+pub type Stopping = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
+
 /// Called once, when the stream has ended or was dropped.
 pub type OnEnd = Box<dyn FnOnce(&Guard, &Rewriter) + Send + Sync>;
 
@@ -63,6 +66,7 @@ pub struct ResponseStream {
     rewriter: Rewriter,
     keep_alive: Option<Lazy>,
     idle: Option<Lazy>,
+    stopping: Option<Stopping>,
     on_first: Option<Box<dyn FnOnce() + Send + Sync>>,
     on_end: Option<OnEnd>,
 }
@@ -86,6 +90,7 @@ impl ResponseStream {
             rewriter,
             keep_alive: keep_alive.map(Lazy::new),
             idle: idle.map(Lazy::new),
+            stopping: None,
             on_first: None,
             on_end: None,
         }
@@ -94,6 +99,12 @@ impl ResponseStream {
     /// The same for an upstream that has answered already.
     pub fn open(mut self, body: Body) -> Self {
         self.source = Source::Open(body);
+        self
+    }
+
+    /// Ends the response as failed when `stopping` is ready, so that the client is told.
+    pub fn until(mut self, stopping: Stopping) -> Self {
+        self.stopping = Some(stopping);
         self
     }
 
@@ -142,7 +153,6 @@ impl ResponseStream {
                         }
                     }
                     Some(Err(fault)) => {
-                        self.last_frame();
                         self.rewriter.fail(upstream_error(format!(
                             "the connection to the model server broke: {fault}"
                         )));
@@ -169,6 +179,14 @@ impl ResponseStream {
 
     /// Looks at the clocks; true when the rewriter has something to say because of them.
     fn timers(&mut self, context: &mut Context<'_>) -> bool {
+        if let Some(stopping) = &mut self.stopping
+            && stopping.as_mut().poll(context).is_ready()
+        {
+            self.stopping = None;
+            self.source = Source::Closed;
+            self.rewriter.fail(upstream_error("the bridge is stopping"));
+            return true;
+        }
         let is_open = matches!(self.source, Source::Open(_));
         if let Some(idle) = self.idle.as_mut().filter(|_| is_open)
             && idle.has_elapsed(context)

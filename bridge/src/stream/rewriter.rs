@@ -240,6 +240,11 @@ impl Rewriter {
             (Some(named), None) => named,
             (None, None) => return Err(nameless(data)),
         };
+        if name.contains(['\n', '\r']) {
+            return Err(upstream_error(format!(
+                "the model server sent an event of the type {name:?}"
+            )));
+        }
         let kind = EventKind::from_name(name);
         match kind {
             EventKind::Created | EventKind::Queued | EventKind::InProgress => {

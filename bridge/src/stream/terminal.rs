@@ -142,8 +142,9 @@ impl Rewriter {
             }
             if self.items[at].end.is_none() {
                 self.end_unfinished(at, cut)?;
-            } else if cut
-                && (self.items[at].unfinished || (self.settings.repair && self.is_last(at)))
+            } else if self.items[at].says_cut
+                || (cut
+                    && (self.items[at].unfinished || (self.settings.repair && self.is_last(at))))
             {
                 self.mark_incomplete(at);
             }

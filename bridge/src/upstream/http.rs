@@ -158,7 +158,18 @@ impl Http {
         if let Some(key) = &self.settings.api_key {
             request = request.header(header::AUTHORIZATION, bearer(key.expose()));
         }
-        let response = match request.send().await {
+        let sent = async {
+            match self.settings.idle_timeout {
+                Some(idle) => tokio::time::timeout(idle, request.send()).await,
+                None => Ok(request.send().await),
+            }
+        };
+        let Ok(answer) = sent.await else {
+            return Err(SendError::TimedOut {
+                address: self.address(),
+            });
+        };
+        let response = match answer {
             Ok(response) => response,
             Err(error) => {
                 *self.learnt() = None;
@@ -289,7 +300,11 @@ impl Http {
                 message: error.to_string(),
                 retry_after: None,
             }),
-            ProbeError::Silent { .. } => Err(SendError::TimedOut { address }),
+            ProbeError::Silent { .. } => Err(SendError::Loading {
+                address,
+                message: error.to_string(),
+                retry_after: None,
+            }),
             ProbeError::Unreachable { cause, .. } => Err(SendError::Unreachable {
                 address,
                 problem: cause.clone(),

@@ -76,7 +76,9 @@ async fn a_loading_upstream_is_not_ready_yet() {
     let bridge = Bridge::start(config(server.address)).await;
     let answer = bridge.get("/health").send().await.unwrap();
     assert_eq!(answer.status(), 503);
-    assert_eq!(body_of(answer).await["status"], "loading");
+    let body = body_of(answer).await;
+    assert_eq!(body["status"], "loading");
+    assert_eq!(body["upstream"]["reachable"], true);
 }
 
 #[tokio::test]

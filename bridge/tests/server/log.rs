@@ -37,7 +37,7 @@ impl Lines {
             filter: "info".to_owned(),
         };
         let writer = self.clone();
-        let subscriber = telemetry::subscriber(&log, move || writer.clone()).unwrap();
+        let subscriber = telemetry::subscriber(&log, move || writer.clone(), false).unwrap();
         tracing::subscriber::set_default(subscriber)
     }
 

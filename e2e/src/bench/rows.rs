@@ -197,7 +197,7 @@ pub const ROWS: &[Row] = &[
     ),
     lower(
         "late_connections",
-        "upstream connections, 30 requests, [DONE] 10 ms late",
+        "upstream connections, 30 requests 20 ms apart, [DONE] 10 ms late",
         0,
         None,
     ),

@@ -25,7 +25,8 @@ pub struct Settings {
 }
 
 /// Longer than an idle upstream connection is kept for the next request.
-const SETTLE: Duration = Duration::from_secs(10);
+const SETTLE: Duration = Duration::from_secs(6);
+const START: Duration = Duration::from_secs(1);
 const SAMPLE: Duration = Duration::from_millis(100);
 const BUFFER: usize = 8 << 10;
 
@@ -103,7 +104,7 @@ pub async fn run(settings: Settings) -> Result<Report> {
     let target = Target::start(&Programs::ours()?, Name::Ours, upstream.address()).await?;
     let pid = target.pid().context("the bridge has ended")?;
     // The connection that asked for its health is gone by then.
-    time::sleep(SETTLE).await;
+    time::sleep(START).await;
     let idle = held(pid)?;
     let until = Instant::now() + settings.length;
     let mut clients = JoinSet::new();

@@ -89,8 +89,32 @@ async fn the_limit_is_inclusive_and_counts_decoded_bytes() {
     }
 }
 
+/// Blanks for as long as anyone reads, but no further than a decoder may look past the limit.
+struct Bomb {
+    left: usize,
+}
+
+impl Read for Bomb {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        assert!(self.left > 0, "read on after the limit was passed");
+        let count = buffer.len().min(self.left);
+        self.left -= count;
+        buffer[..count].fill(b' ');
+        Ok(count)
+    }
+}
+
+#[test]
+fn decoding_stops_at_the_limit() {
+    let bomb = Bomb {
+        left: LIMIT as usize + 1,
+    };
+    let error = read_up_to(bomb, "gzip", LIMIT).unwrap_err();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+}
+
 #[tokio::test]
-async fn a_bomb_is_refused_without_being_held() {
+async fn a_bomb_is_too_large() {
     let bomb = vec![b' '; 64 * 1024 * 1024];
     for (coding, packed) in [("gzip", gzip(&bomb)), ("zstd", zstd(&bomb))] {
         let error = Coding::of(&coded(coding))

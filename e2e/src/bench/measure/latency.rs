@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time};
 
 use super::{Numbers, Setting, milliseconds, on_worker, quantile, request};
 use crate::bench::{
@@ -20,6 +20,7 @@ const STREAMS: usize = 500;
 const CONNECTIONS: usize = 16;
 const RATE_TIME: Duration = Duration::from_millis(1500);
 const LATE_REQUESTS: usize = 30;
+const APART: Duration = Duration::from_millis(20);
 const BUFFER: usize = 64 << 10;
 
 /// One after the other over one connection.
@@ -171,6 +172,8 @@ pub async fn late_done(setting: Setting<'_>) -> Result<Numbers> {
         for _ in 0..LATE_REQUESTS {
             connection.send(&request).await?;
             connection.finish(|_| {}).await?;
+            // A bridge quicker than the upstream's `[DONE]` would need another connection in any case.
+            time::sleep(APART).await;
         }
         Ok(())
     })

@@ -263,3 +263,28 @@ fn a_call_that_never_ended_fails_the_response() {
     assert_eq!(code, "server_error");
     assert!(message.as_str().unwrap().contains("call_f"), "{message}");
 }
+
+#[test]
+fn a_native_servers_cut_call_is_never_ended() {
+    let mut rewriter = rewriter(request(), false);
+    let mut cut = call("f", "exec", "{\"cmd\":\"rm\"}");
+    cut["status"] = json!("incomplete");
+    let incomplete = json!({"type": "response.incomplete", "response": {"id": "resp_1", "status": "incomplete",
+        "output": [cut], "incomplete_details": {"reason": "max_output_tokens"}}});
+    feed(
+        &mut rewriter,
+        &[
+            created(),
+            call_added("f", "exec"),
+            arguments("f", "{\"cmd\":\"rm\"}"),
+            item_done(&cut),
+            incomplete,
+        ],
+    );
+    let events = sent(&mut rewriter);
+    assert!(
+        !outline(&events).contains(&"done(function_call)".to_owned()),
+        "{events:?}"
+    );
+    laws::check(&events);
+}
