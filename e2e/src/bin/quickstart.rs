@@ -45,10 +45,19 @@ async fn main() -> Result<()> {
     let args = Args::parse();
     tokio::select! {
         result = quickstart(&args) => result,
-        _ = signal::ctrl_c() => {
+        stopped = stop_signal() => {
             eprintln!("\nstopping");
-            Ok(())
+            stopped
         }
+    }
+}
+
+/// Ctrl-C, or what a process manager sends.
+async fn stop_signal() -> Result<()> {
+    let mut terminate = signal::unix::signal(signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = signal::ctrl_c() => Ok(interrupted?),
+        _ = terminate.recv() => Ok(()),
     }
 }
 
