@@ -1,5 +1,7 @@
 //! The bridge between Codex and a local model server.
 
+#![forbid(unsafe_code)]
+
 pub mod cli;
 pub mod config;
 pub mod headers;

@@ -21,16 +21,14 @@ pub struct Metrics {
     pub requests: Family<RequestLabels, Counter>,
     /// From the request head to the end of the answer.
     pub request_seconds: Histogram,
-    /// From sending a request upstream to its first event.
-    pub upstream_first_event_seconds: Histogram,
     /// SSE events by what was done with them.
     pub events: Family<EventLabels, Counter>,
-    /// Bytes of events held back right now, over all streams.
+    /// Bytes of events and item state that open streams hold right now.
     pub held_bytes: Gauge,
     /// Clients that left before their answer ended.
     pub disconnects: Counter,
-    /// Bytes of upstream streams that were not UTF-8 and became U+FFFD.
-    pub replaced_bytes: Counter,
+    /// Sequences of upstream streams that were not UTF-8, each replaced by U+FFFD.
+    pub replaced_sequences: Counter,
     /// Open client connections.
     pub connections: Gauge,
     registry: Arc<Registry>,
@@ -52,8 +50,6 @@ pub struct EventLabels {
 pub enum Action {
     Verbatim,
     Rewritten,
-    Held,
-    Synthesized,
 }
 
 impl EncodeLabelValue for Action {
@@ -64,8 +60,6 @@ impl EncodeLabelValue for Action {
         let word = match self {
             Self::Verbatim => "verbatim",
             Self::Rewritten => "rewritten",
-            Self::Held => "held",
-            Self::Synthesized => "synthesized",
         };
         word.encode(encoder)
     }
@@ -79,11 +73,10 @@ impl Metrics {
         let metrics = Self {
             requests: Family::default(),
             request_seconds: seconds(),
-            upstream_first_event_seconds: seconds(),
             events: Family::default(),
             held_bytes: Gauge::default(),
             disconnects: Counter::default(),
-            replaced_bytes: Counter::default(),
+            replaced_sequences: Counter::default(),
             connections: Gauge::default(),
             registry: Arc::default(),
         };
@@ -92,11 +85,6 @@ impl Metrics {
             "request_seconds",
             "Request head to end of answer",
             metrics.request_seconds.clone(),
-        );
-        registry.register(
-            "upstream_first_event_seconds",
-            "Request sent upstream to its first event",
-            metrics.upstream_first_event_seconds.clone(),
         );
         registry.register("events", "Events by treatment", metrics.events.clone());
         registry.register(
@@ -110,9 +98,9 @@ impl Metrics {
             metrics.disconnects.clone(),
         );
         registry.register(
-            "replaced_bytes",
-            "Upstream bytes that were not UTF-8",
-            metrics.replaced_bytes.clone(),
+            "replaced_sequences",
+            "Upstream sequences that were not UTF-8",
+            metrics.replaced_sequences.clone(),
         );
         registry.register(
             "connections",

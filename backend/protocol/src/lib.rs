@@ -5,6 +5,8 @@
 //! functions of this crate read or change single fields of them; what nobody touched keeps its place, its unknown
 //! fields and the very digits of its numbers.
 
+#![forbid(unsafe_code)]
+
 pub mod error;
 pub mod event;
 pub mod id;

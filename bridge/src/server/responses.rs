@@ -175,6 +175,7 @@ fn events(
         call.state.config.policy.keep_alive,
         idle,
     );
+    stream = stream.showing(call.state.metrics.held_bytes.clone());
     let draining = call.state.draining.clone();
     stream = stream.until(Box::pin(SyncFuture::new(
         async move { draining.ending().await },
@@ -219,7 +220,7 @@ fn count_events(metrics: &Metrics, guard: &Guard, rewriter: &Rewriter) {
     };
     add(Action::Verbatim, sent.verbatim);
     add(Action::Rewritten, sent.rewritten);
-    metrics.replaced_bytes.inc_by(guard.replaced());
+    metrics.replaced_sequences.inc_by(guard.replaced());
     if guard.replaced() > 0 {
         tracing::warn!(
             count = guard.replaced(),

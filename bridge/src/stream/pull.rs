@@ -13,6 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use prometheus_client::metrics::gauge::Gauge;
 use protocol::ApiError;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -67,8 +68,31 @@ pub struct ResponseStream {
     keep_alive: Option<Lazy>,
     idle: Option<Lazy>,
     stopping: Option<Stopping>,
+    shown: Option<Shown>,
     on_first: Option<Box<dyn FnOnce() + Send + Sync>>,
     on_end: Option<OnEnd>,
+}
+
+/// One stream's part of a gauge that all share.
+struct Shown {
+    gauge: Gauge,
+    bytes: i64,
+}
+
+impl Shown {
+    fn show(&mut self, held: usize) {
+        let held = i64::try_from(held).unwrap_or(i64::MAX);
+        if held != self.bytes {
+            self.gauge.inc_by(held - self.bytes);
+            self.bytes = held;
+        }
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.show(0);
+    }
 }
 
 /// Enough for one write; more waits for the client.
@@ -91,6 +115,7 @@ impl ResponseStream {
             keep_alive: keep_alive.map(Lazy::new),
             idle: idle.map(Lazy::new),
             stopping: None,
+            shown: None,
             on_first: None,
             on_end: None,
         }
@@ -105,6 +130,12 @@ impl ResponseStream {
     /// Ends the response as failed when `stopping` is ready, so that the client is told.
     pub fn until(mut self, stopping: Stopping) -> Self {
         self.stopping = Some(stopping);
+        self
+    }
+
+    /// Keeps what this stream holds counted in `gauge`, until it is dropped.
+    pub fn showing(mut self, gauge: Gauge) -> Self {
+        self.shown = Some(Shown { gauge, bytes: 0 });
         self
     }
 
@@ -219,6 +250,17 @@ impl Stream for ResponseStream {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
+        let polled = this.advance(context);
+        if let Some(shown) = &mut this.shown {
+            shown.show(this.rewriter.held_bytes() + this.guard.held_bytes());
+        }
+        polled
+    }
+}
+
+impl ResponseStream {
+    fn advance(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
+        let this = self;
         loop {
             let full = this.rewriter.pending().len() >= BATCH;
             if !full
@@ -322,3 +364,6 @@ impl Lazy {
         false
     }
 }
+
+#[cfg(test)]
+mod tests;
