@@ -1,1 +1,15 @@
-//! The bundled Llama engine. Empty until it lands; see README, section "Status".
+//! The bundled Llama engine: a request in the Responses dialect in, native Responses events out, on this machine's own processor.
+//!
+//! ```text
+//! protocol request → prompt (items → chat template → tokens) → engine (schedule → device.forward → device.sample) → parse → respond → events
+//!                    grammar (tools, tool_choice, text.format → Constraint) ─┘
+//! ```
+//!
+//! Invariants: one thread owns the device; every channel is bounded; dropping a generation cancels it at the next step; nothing here knows HTTP,
+//! Codex or configuration files.
+
+pub mod call_syntax;
+pub mod device;
+pub mod engine;
+pub mod model;
+pub mod sample;

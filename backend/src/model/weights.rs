@@ -1,0 +1,136 @@
+//! Weights as they lie in the file, named by what they do. Nothing is dequantised here: a [`Tensor`] is a view of mapped bytes.
+
+use std::{fmt, ops::Range, sync::Arc};
+
+use super::file::Mapped;
+
+/// How the numbers of a tensor are stored. Block formats are those of ggml (`ggml-common.h`): a row is a whole number of blocks.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Format {
+    F32,
+    F16,
+    Bf16,
+    Q8_0,
+    Q4_0,
+    Q4_1,
+    Q4K,
+    Q5K,
+    Q6K,
+}
+
+/// A matrix (or a vector, with `rows == 1`) in row-major order: `[rows, cols]`, `cols` is the dimension that is summed over.
+#[derive(Clone)]
+pub struct Tensor {
+    pub name: String,
+    pub format: Format,
+    pub rows: usize,
+    pub cols: usize,
+    file: Arc<Mapped>,
+    range: Range<usize>,
+}
+
+impl Tensor {
+    /// `range` must be `rows` whole rows of `format` inside `file`.
+    pub fn new(
+        name: String,
+        format: Format,
+        rows: usize,
+        cols: usize,
+        file: Arc<Mapped>,
+        range: Range<usize>,
+    ) -> Tensor {
+        debug_assert_eq!(range.len(), rows * format.row_bytes(cols));
+        Tensor {
+            name,
+            format,
+            rows,
+            cols,
+            file,
+            range,
+        }
+    }
+
+    /// All bytes, `rows * format.row_bytes(cols)`.
+    pub fn bytes(&self) -> &[u8] {
+        &self.file[self.range.clone()]
+    }
+
+    pub fn row(&self, row: usize) -> &[u8] {
+        let bytes = self.format.row_bytes(self.cols);
+        &self.bytes()[row * bytes..(row + 1) * bytes]
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} [{}, {}] {:?}",
+            self.name, self.rows, self.cols, self.format
+        )
+    }
+}
+
+impl Format {
+    /// Numbers in a block; 1 for the plain formats.
+    pub fn block_len(self) -> usize {
+        match self {
+            Format::F32 | Format::F16 | Format::Bf16 => 1,
+            Format::Q8_0 | Format::Q4_0 | Format::Q4_1 => 32,
+            Format::Q4K | Format::Q5K | Format::Q6K => 256,
+        }
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(self) -> usize {
+        match self {
+            Format::F32 => 4,
+            Format::F16 | Format::Bf16 => 2,
+            Format::Q8_0 => 34,
+            Format::Q4_0 => 18,
+            Format::Q4_1 => 20,
+            Format::Q4K => 144,
+            Format::Q5K => 176,
+            Format::Q6K => 210,
+        }
+    }
+
+    /// Bytes of a row of `cols` numbers; `cols` is a multiple of [`Format::block_len`].
+    pub fn row_bytes(self, cols: usize) -> usize {
+        cols / self.block_len() * self.block_bytes()
+    }
+}
+
+/// All tensors of a Llama model. Shapes are `[rows, cols]`, in the terms of [`super::config::LlamaConfig`]; `q = heads * head_dim`, `kv = kv_heads * head_dim`.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    /// `[vocab, hidden]`
+    pub embedding: Tensor,
+    pub layers: Vec<Layer>,
+    /// `[1, hidden]`, F32
+    pub final_norm: Tensor,
+    /// `[vocab, hidden]`; the same bytes as `embedding` when tied.
+    pub output: Tensor,
+}
+
+#[derive(Clone, Debug)]
+pub struct Layer {
+    /// `[1, hidden]`
+    pub attention_norm: Tensor,
+    /// `[q, hidden]`
+    pub q: Tensor,
+    /// `[kv, hidden]`
+    pub k: Tensor,
+    /// `[kv, hidden]`
+    pub v: Tensor,
+    /// `[hidden, q]`
+    pub attention_output: Tensor,
+    /// `[1, hidden]`
+    pub ffn_norm: Tensor,
+    /// `[ffn, hidden]`
+    pub gate: Tensor,
+    /// `[ffn, hidden]`
+    pub up: Tensor,
+    /// `[hidden, ffn]`
+    pub down: Tensor,
+}
