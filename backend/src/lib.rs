@@ -13,3 +13,5 @@ pub mod device;
 pub mod engine;
 pub mod model;
 pub mod sample;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

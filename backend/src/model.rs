@@ -11,6 +11,7 @@ use crate::sample::SamplingParams;
 pub mod config;
 mod error;
 pub mod file;
+pub(crate) mod names;
 pub mod plan;
 pub mod quant;
 pub mod weights;
