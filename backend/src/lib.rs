@@ -12,4 +12,6 @@ pub mod call_syntax;
 pub mod device;
 pub mod engine;
 pub mod model;
+pub mod prompt;
 pub mod sample;
+pub mod tokenizer;
