@@ -12,6 +12,8 @@ pub mod call_syntax;
 pub mod device;
 pub mod engine;
 pub mod model;
+pub mod prompt;
 pub mod sample;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod tokenizer;
