@@ -44,3 +44,14 @@ pub struct Sampled {
     /// The most likely tokens with their logprobs, likeliest first.
     pub top: Vec<(u32, f32)>,
 }
+
+/// Why no token could be drawn from a row.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SampleError {
+    /// A logit is NaN, or the largest is infinite: the model's numbers are broken.
+    #[error("the logits of a row are not numbers (first at token {0})")]
+    NotANumber(u32),
+    /// The mask leaves no token of finite logit.
+    #[error("the token mask allows no token")]
+    NothingAllowed,
+}
