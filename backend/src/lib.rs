@@ -11,5 +11,6 @@
 pub mod call_syntax;
 pub mod device;
 pub mod engine;
+pub mod grammar;
 pub mod model;
 pub mod sample;
