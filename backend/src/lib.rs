@@ -11,6 +11,7 @@
 pub mod call_syntax;
 pub mod device;
 pub mod engine;
+pub mod grammar;
 pub mod model;
 pub mod prompt;
 pub mod sample;
