@@ -8,12 +8,14 @@
 //! Invariants: one thread owns the device; every channel is bounded; dropping a generation cancels it at the next step; nothing here knows HTTP,
 //! Codex or configuration files.
 
+pub mod backend;
 pub mod call_syntax;
 pub mod device;
 pub mod engine;
 pub mod grammar;
 pub mod model;
 pub mod prompt;
+pub mod respond;
 pub mod sample;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
