@@ -10,10 +10,13 @@
 
 pub mod backend;
 pub mod call_syntax;
+pub mod cpu;
 pub mod device;
 pub mod engine;
 pub mod grammar;
 pub mod model;
+#[cfg(any(test, feature = "testing"))]
+pub mod oracle;
 pub mod prompt;
 pub mod respond;
 pub mod sample;
