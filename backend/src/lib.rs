@@ -11,5 +11,6 @@
 pub mod call_syntax;
 pub mod device;
 pub mod engine;
+mod kv;
 pub mod model;
 pub mod sample;
