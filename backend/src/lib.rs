@@ -13,6 +13,7 @@ pub mod call_syntax;
 pub mod device;
 pub mod engine;
 pub mod grammar;
+mod kv;
 pub mod model;
 pub mod prompt;
 pub mod respond;
