@@ -15,6 +15,7 @@ pub mod engine;
 pub mod grammar;
 pub mod model;
 pub mod prompt;
+pub mod parse;
 pub mod respond;
 pub mod sample;
 #[cfg(any(test, feature = "testing"))]
