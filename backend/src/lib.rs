@@ -16,6 +16,7 @@ pub mod grammar;
 mod kv;
 pub mod model;
 pub mod prompt;
+pub mod parse;
 pub mod respond;
 pub mod sample;
 #[cfg(any(test, feature = "testing"))]
