@@ -11,6 +11,8 @@ mod json;
 mod pre;
 mod sentencepiece;
 mod special;
+#[cfg(test)]
+pub(crate) mod testing;
 mod vocabulary;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
@@ -257,3 +259,6 @@ impl Tokenizer {
         self.inner.encoder.adds_blank()
     }
 }
+
+#[cfg(test)]
+mod tests;

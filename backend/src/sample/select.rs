@@ -39,11 +39,31 @@ fn order(a: &Candidate, b: &Candidate) -> Ordering {
 }
 
 pub(super) fn keep_top_k(candidates: &mut Vec<Candidate>, k: usize) {
-    if k < candidates.len() {
-        candidates.select_nth_unstable_by(k - 1, order);
-        candidates.truncate(k);
-        candidates.sort_unstable_by(order);
+    if k >= candidates.len() {
+        return;
     }
+    // The best k and up to as many new ones at the front; whenever it is full, the worse half leaves and the bar rises.
+    let mut kept = 0;
+    let mut bar = f32::NEG_INFINITY;
+    for index in 0..candidates.len() {
+        let candidate = candidates[index];
+        // Tokens ascend, so one equal to the bar comes after k that are better.
+        if kept >= k && candidate.value <= bar {
+            continue;
+        }
+        candidates[kept] = candidate;
+        kept += 1;
+        if kept == 2 * k {
+            bar = candidates[..kept]
+                .select_nth_unstable_by(k - 1, order)
+                .1
+                .value;
+            kept = k;
+        }
+    }
+    candidates.truncate(kept);
+    candidates.sort_unstable_by(order);
+    candidates.truncate(k);
 }
 
 /// Turns logits into weights; the largest becomes 1.
@@ -58,25 +78,30 @@ pub(super) fn weigh(candidates: &mut [Candidate], temperature: f32) {
 
 /// Keeps the fewest of the likeliest candidates whose weights reach `p` of the total; at least one.
 pub(super) fn keep_top_p(candidates: &mut Vec<Candidate>, p: f64) {
-    let wanted = p * candidates.iter().map(|c| f64::from(c.value)).sum::<f64>();
-    // Most nuclei are small: look among the first few, and go on to more only if those don't reach.
-    let mut head = 64;
-    loop {
-        if head < candidates.len() {
-            candidates.select_nth_unstable_by(head - 1, order);
-        }
-        head = head.min(candidates.len());
-        candidates[..head].sort_unstable_by(order);
-        let mut sum = 0f64;
-        let reached = candidates[..head].iter().position(|c| {
-            sum += f64::from(c.value);
-            sum >= wanted
-        });
-        match reached {
-            Some(last) => return candidates.truncate(last + 1),
-            None if head == candidates.len() => return,
-            None => head *= 8,
-        }
+    // Weights by size, eight bins an octave: only the bin in which the bound lies is sorted. Weights are 0 to 1.
+    const BINS: usize = (1f32.to_bits() >> 20) as usize + 1;
+    let bin = |c: &Candidate| (c.value.to_bits() >> 20) as usize;
+    let mut sums = [0f64; BINS];
+    for candidate in &*candidates {
+        sums[bin(candidate)] += f64::from(candidate.value);
+    }
+    let wanted = p * sums.iter().rev().sum::<f64>();
+    let mut sum = 0f64;
+    let mut last = BINS - 1;
+    while last > 0 && sum + sums[last] < wanted {
+        sum += sums[last];
+        last -= 1;
+    }
+    candidates.retain(|c| bin(c) >= last);
+    candidates.sort_by_key(|c| bin(c) == last);
+    let above = candidates.partition_point(|c| bin(c) > last);
+    candidates[above..].sort_unstable_by(order);
+    let reached = candidates[above..].iter().position(|c| {
+        sum += f64::from(c.value);
+        sum >= wanted
+    });
+    if let Some(reached) = reached {
+        candidates.truncate(above + reached + 1);
     }
 }
 
