@@ -147,15 +147,16 @@ impl Order {
 impl Compiler {
     pub(crate) fn new(vocabulary: Vocabulary) -> Result<Self, String> {
         let env = vocabulary.token_env()?;
-        let failed = |error: anyhow::Error| first_line(&error.to_string());
         let capabilities = InferenceCapabilities {
             ff_tokens: true,
             ..InferenceCapabilities::default()
         };
         let slices = llguidance::earley::SlicedBiasComputer::general_slices();
-        let mut factory = ParserFactory::new(&env, capabilities, &slices).map_err(failed)?;
+        let mut factory = ParserFactory::new(&env, capabilities, &slices)
+            .map_err(|error| first_line(&error.to_string()))?;
         let bytes = ApproximateTokEnv::single_byte_env();
-        let mut probe = ParserFactory::new_simple(&bytes).map_err(failed)?;
+        let mut probe =
+            ParserFactory::new_simple(&bytes).map_err(|error| first_line(&error.to_string()))?;
         for factory in [&mut factory, &mut probe] {
             factory.quiet();
             *factory.limits_mut() = limits::parser_limits();
