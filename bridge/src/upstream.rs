@@ -3,7 +3,9 @@
 //! [`Upstream`] is an enum and not a trait: there are two kinds. The second, the bundled engine, joins with the engine
 //! itself (`upstream/bundled.rs`); until then the configuration refuses it.
 
+mod answer;
 pub mod client;
+mod direct;
 pub mod fault;
 pub mod http;
 pub mod probe;
@@ -14,6 +16,7 @@ use protocol::{ApiError, ErrorKind, error};
 use crate::config::UpstreamConfig;
 
 pub use self::{
+    answer::Answer,
     http::{Http, Target},
     probe::Detected,
 };

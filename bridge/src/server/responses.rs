@@ -23,7 +23,7 @@ use crate::{
     metrics::{Action, EventLabels, Metrics},
     stream::{Body, Connected, Connecting, ResponseStream, Rewriter, Settings, guard::Guard},
     translate::{Translation, restore},
-    upstream::{Http, SendError, Target, http as wire},
+    upstream::{Answer, Http, SendError, Target},
 };
 
 mod call;
@@ -89,21 +89,21 @@ async fn wait_or_fail(
     let connecting = Box::pin(SyncFuture::new(async move {
         let sent = waiting.wait_and_send(prepared, until, fault).await;
         let sent = sent.map_err(|error| error.into_api())?;
-        if !wire::is_event_stream(&sent.answer) {
+        if !sent.answer.is_event_stream() {
             return Err(no_stream(waiting.upstream(), &sent.answer).to_api());
         }
         Ok(Connected {
             repair: sent.target.needs_repair(),
             context: sent.target.context,
             translation: sent.translation,
-            body: wire::body(sent.answer),
+            body: sent.answer.body,
         })
     }));
     Ok(events(request, &call, connecting, rewriter, None))
 }
 
 async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<Response, Failure> {
-    let status = sent.answer.status().as_u16();
+    let status = sent.answer.status.as_u16();
     request
         .log
         .update(|record| record.upstream_status = Some(status));
@@ -113,10 +113,10 @@ async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<R
         target,
     } = sent;
     if translation.stream {
-        if !wire::is_event_stream(&answer) {
+        if !answer.is_event_stream() {
             return Err(Failure::from(&no_stream(call.upstream(), &answer)));
         }
-        let passed = passing::passed_down(answer.headers());
+        let passed = passing::passed_down(&answer.headers);
         let rewriter = rewriter(
             call,
             request,
@@ -124,12 +124,12 @@ async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<R
             target.needs_repair(),
             target.context,
         );
-        let mut response = events(request, call, never(), rewriter, Some(wire::body(answer)));
+        let mut response = events(request, call, never(), rewriter, Some(answer.body));
         response.headers_mut().extend(passed);
         return Ok(response);
     }
-    let passed = passing::passed_down(answer.headers());
-    let object = if wire::is_event_stream(&answer) {
+    let passed = passing::passed_down(&answer.headers);
+    let object = if answer.is_event_stream() {
         let mut rewriter = rewriter(
             call,
             request,
@@ -138,7 +138,7 @@ async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<R
             target.context,
         );
         rewriter.invent_no_phases();
-        let end = collect::collect(call, wire::body(answer), rewriter).await?;
+        let end = collect::collect(call, answer.body, rewriter).await?;
         collect::finished(request, end)?
     } else {
         let mut object = call
@@ -277,11 +277,8 @@ fn calls(response: &Object) -> usize {
     })
 }
 
-fn no_stream(upstream: &Http, answer: &reqwest::Response) -> SendError {
-    let content_type = answer
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
+fn no_stream(upstream: &Http, answer: &Answer) -> SendError {
+    let content_type = answer.content_type();
     SendError::Broken {
         address: upstream.address(),
         problem: format!(

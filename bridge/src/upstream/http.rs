@@ -9,19 +9,19 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use protocol::{ApiError, ErrorKind, Object, error::CONTEXT_LENGTH_EXCEEDED};
-use reqwest::{Client, Response};
+use reqwest::Client;
 use serde_json::Value;
 use url::Url;
 
 use super::{
-    Detected, SendError,
+    Answer, Detected, SendError,
     client::authority,
+    direct::{Direct, Fault},
     fault,
-    probe::{self, ProbeError},
+    probe::{self, ProbeError, root_cause},
 };
 use crate::{
     config::{HttpUpstream, UpstreamKind},
-    stream::Body,
     translate::{Capabilities, Dialect},
 };
 
@@ -34,6 +34,8 @@ pub struct Http {
     client: Client,
     settings: Arc<HttpUpstream>,
     endpoint: Url,
+    /// `None` where only reqwest gets through.
+    direct: Option<Arc<Direct>>,
     max_response_bytes: usize,
     learnt: Arc<Mutex<Option<(Instant, Target)>>>,
 }
@@ -98,9 +100,11 @@ impl Http {
         if let Ok(mut path) = endpoint.path_segments_mut() {
             path.pop_if_empty().push("responses");
         }
+        let direct = Direct::new(&endpoint, settings.connect_timeout).map(Arc::new);
         Self {
             client,
             endpoint,
+            direct,
             settings: Arc::new(settings),
             max_response_bytes,
             learnt: Arc::default(),
@@ -147,67 +151,76 @@ impl Http {
     ///
     /// # Errors
     /// Anything but a 2xx, or none at all.
-    pub async fn send(&self, body: Bytes, headers: HeaderMap) -> Result<Response, SendError> {
-        let mut request = self
-            .client
-            .post(self.endpoint.clone())
-            .headers(headers)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "text/event-stream, application/json")
-            .body(body);
+    pub async fn send(&self, body: Bytes, mut headers: HeaderMap) -> Result<Answer, SendError> {
+        let fixed = [
+            (header::CONTENT_TYPE, "application/json"),
+            (header::ACCEPT, "text/event-stream, application/json"),
+        ];
+        for (name, value) in fixed {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
         if let Some(key) = &self.settings.api_key {
-            request = request.header(header::AUTHORIZATION, bearer(key.expose()));
+            headers.insert(header::AUTHORIZATION, bearer(key.expose()));
         }
         let sent = async {
+            let post = self.post(body, headers);
             match self.settings.idle_timeout {
-                Some(idle) => tokio::time::timeout(idle, request.send()).await,
-                None => Ok(request.send().await),
+                Some(idle) => tokio::time::timeout(idle, post).await.ok(),
+                None => Some(post.await),
             }
         };
-        let Ok(answer) = sent.await else {
-            return Err(SendError::TimedOut {
-                address: self.address(),
-            });
-        };
-        let response = match answer {
-            Ok(response) => response,
-            Err(error) => {
+        let answer = match sent.await {
+            Some(Ok(answer)) => answer,
+            Some(Err(fault)) => {
                 *self.learnt() = None;
-                return Err(self.unsent(&error));
+                return Err(self.unsent(fault));
             }
+            None => return Err(self.unsent(Fault::TimedOut)),
         };
-        let status = response.status();
-        if status.is_success() {
-            return Ok(response);
+        if answer.status.is_success() {
+            return Ok(answer);
         }
-        if status.is_redirection() {
+        if answer.status.is_redirection() {
             return Err(SendError::Redirected {
                 address: self.address(),
-                status,
+                status: answer.status,
             });
         }
-        Err(self.refused(response).await)
+        Err(self.refused(answer).await)
+    }
+
+    async fn post(&self, body: Bytes, headers: HeaderMap) -> Result<Answer, Fault> {
+        if let Some(direct) = &self.direct {
+            return direct.post(headers, body).await;
+        }
+        let request = self.client.post(self.endpoint.clone());
+        match request.headers(headers).body(body).send().await {
+            Ok(response) => Ok(Answer::from(response)),
+            Err(error) if error.is_timeout() => Err(Fault::TimedOut),
+            Err(error) if error.is_connect() => Err(Fault::Unreachable(root_cause(&error))),
+            Err(error) => Err(Fault::Broken(root_cause(&error))),
+        }
     }
 
     /// The whole JSON answer, of at most `max_response_bytes`.
     ///
     /// # Errors
     /// The body breaks, is too long, or is no JSON object.
-    pub async fn json(&self, response: Response) -> Result<Object, SendError> {
+    pub async fn json(&self, answer: Answer) -> Result<Object, SendError> {
         let mut bytes = BytesMut::new();
-        self.read(response, &mut bytes).await?;
+        self.read(answer, &mut bytes).await?;
         serde_json::from_slice(&bytes).map_err(|fault| SendError::Broken {
             address: self.address(),
             problem: format!("its answer is no JSON object: {fault}"),
         })
     }
 
-    async fn refused(&self, response: Response) -> SendError {
-        let status = response.status();
-        let retry_after = response.headers().get(header::RETRY_AFTER).cloned();
+    async fn refused(&self, answer: Answer) -> SendError {
+        let status = answer.status;
+        let retry_after = answer.headers.get(header::RETRY_AFTER).cloned();
         let mut body = BytesMut::new();
         // The status is known: a body that is too long or breaks off takes nothing away from it.
-        let _ = self.read(response, &mut body).await;
+        let _ = self.read(answer, &mut body).await;
         let error = match serde_json::from_slice::<Object>(&body) {
             Ok(answer) => {
                 let inner = answer
@@ -248,12 +261,12 @@ impl Http {
     }
 
     /// Reads the body into `body`, which keeps what came before a fault.
-    async fn read(&self, response: Response, body: &mut BytesMut) -> Result<(), SendError> {
+    async fn read(&self, answer: Answer, body: &mut BytesMut) -> Result<(), SendError> {
         let broken = |problem: String| SendError::Broken {
             address: self.address(),
             problem,
         };
-        let mut chunks = response.bytes_stream();
+        let mut chunks = answer.body;
         loop {
             let next = match self.settings.idle_timeout {
                 Some(idle) => match tokio::time::timeout(idle, chunks.next()).await {
@@ -269,7 +282,7 @@ impl Http {
             let Some(chunk) = next else {
                 return Ok(());
             };
-            body.extend_from_slice(&chunk.map_err(|fault| broken(cause(&fault)))?);
+            body.extend_from_slice(&chunk.map_err(broken)?);
             if body.len() > self.max_response_bytes {
                 return Err(broken(format!(
                     "its answer is larger than {} bytes (limits.maxResponseBytes)",
@@ -279,16 +292,13 @@ impl Http {
         }
     }
 
-    fn unsent(&self, error: &reqwest::Error) -> SendError {
+    fn unsent(&self, fault: Fault) -> SendError {
         let address = self.address();
-        let problem = cause(error);
-        if error.is_timeout() {
-            return SendError::TimedOut { address };
+        match fault {
+            Fault::TimedOut => SendError::TimedOut { address },
+            Fault::Unreachable(problem) => SendError::Unreachable { address, problem },
+            Fault::Broken(problem) => SendError::Broken { address, problem },
         }
-        if error.is_connect() {
-            return SendError::Unreachable { address, problem };
-        }
-        SendError::Broken { address, problem }
     }
 
     /// A server that answered, though not with anything known, is no llama-server.
@@ -320,29 +330,6 @@ impl Http {
     }
 }
 
-/// A response's bytes, with faults in words.
-pub fn body(response: Response) -> Body {
-    Box::pin(
-        response
-            .bytes_stream()
-            .map(|chunk| chunk.map_err(|fault| cause(&fault))),
-    )
-}
-
-/// Whether the answer is an event stream.
-pub fn is_event_stream(response: &Response) -> bool {
-    response
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| {
-            value
-                .trim_start()
-                .to_ascii_lowercase()
-                .starts_with("text/event-stream")
-        })
-}
-
 fn bearer(key: &str) -> HeaderValue {
     // The configuration refuses keys that no header can carry.
     let mut value =
@@ -359,15 +346,6 @@ fn kind_of(status: StatusCode) -> ErrorKind {
         status if status.is_client_error() => ErrorKind::InvalidRequest,
         _ => ErrorKind::Server,
     }
-}
-
-/// The innermost cause: reqwest's own words name the URL and little else.
-fn cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }
 
 fn excerpt(body: &[u8]) -> String {
