@@ -51,7 +51,11 @@ pub struct Rendered {
 
 impl Template {
     /// Compiles `source`, or the built-in template of the vocabulary's family when the model has none.
-    pub fn new(source: Option<&str>, tokenizer: &Tokenizer, options: TemplateOptions) -> Result<Template, PromptError> {
+    pub fn new(
+        source: Option<&str>,
+        tokenizer: &Tokenizer,
+        options: TemplateOptions,
+    ) -> Result<Template, PromptError> {
         todo!()
     }
 
@@ -64,7 +68,12 @@ impl Template {
         todo!()
     }
 
-    pub fn render(&self, conversation: &Conversation, tools: &Tools, options: &RenderOptions) -> Result<Rendered, PromptError> {
+    pub fn render(
+        &self,
+        conversation: &Conversation,
+        tools: &Tools,
+        options: &RenderOptions,
+    ) -> Result<Rendered, PromptError> {
         todo!()
     }
 }

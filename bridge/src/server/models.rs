@@ -8,7 +8,6 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, StatusCode, header};
-use protocol::{ApiError, ErrorKind};
 use serde_json::{Value, json};
 use warp::reply::Response;
 
@@ -57,10 +56,7 @@ fn unknown(id: &str, entries: &[Value]) -> Failure {
         .filter_map(|entry| entry["id"].as_str())
         .collect();
     let message = format!("no model {id:?} is served; there is: {}", served.join(", "));
-    Failure::new(
-        StatusCode::NOT_FOUND,
-        ApiError::new(ErrorKind::NotFound, message).with_code("model_not_found"),
-    )
+    Failure::unknown_model(message)
 }
 
 /// Why there is no list.

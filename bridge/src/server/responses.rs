@@ -23,8 +23,11 @@ use crate::{
     metrics::{Action, EventLabels, Metrics},
     stream::{Body, Connected, Connecting, ResponseStream, Rewriter, Settings, guard::Guard},
     translate::{Translation, restore},
-    upstream::{Answer, Http, SendError, Target},
+    upstream::{SendError, Target},
 };
+
+/// What the model server was asked for, in words.
+const STREAM: &str = "an event stream";
 
 mod call;
 mod collect;
@@ -90,7 +93,7 @@ async fn wait_or_fail(
         let sent = waiting.wait_and_send(prepared, until, fault).await;
         let sent = sent.map_err(|error| error.into_api())?;
         if !sent.answer.is_event_stream() {
-            return Err(no_stream(waiting.upstream(), &sent.answer).to_api());
+            return Err(waiting.upstream().not(STREAM, &sent.answer).to_api());
         }
         Ok(Connected {
             repair: sent.target.needs_repair(),
@@ -114,7 +117,7 @@ async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<R
     } = sent;
     if translation.stream {
         if !answer.is_event_stream() {
-            return Err(Failure::from(&no_stream(call.upstream(), &answer)));
+            return Err(Failure::from(&call.upstream().not(STREAM, &answer)));
         }
         let passed = passing::passed_down(&answer.headers);
         let rewriter = rewriter(
@@ -275,17 +278,6 @@ fn calls(response: &Object) -> usize {
             .filter(|item| protocol::ItemKind::of(item).is_call())
             .count()
     })
-}
-
-fn no_stream(upstream: &Http, answer: &Answer) -> SendError {
-    let content_type = answer.content_type();
-    SendError::Broken {
-        address: upstream.address(),
-        problem: format!(
-            "it was asked for an event stream and answered with {}",
-            content_type.unwrap_or("no content type")
-        ),
-    }
 }
 
 fn never() -> Connecting {

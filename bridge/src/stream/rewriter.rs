@@ -22,6 +22,7 @@ use protocol::{ApiError, ErrorKind, EventKind, Ids, ItemKind, Object, error, eve
 use serde_json::Value;
 
 use super::{
+    fault,
     guard::Frame,
     incoming::{self, Incoming},
     items::Family,
@@ -253,7 +254,7 @@ impl Rewriter {
             EventKind::Completed | EventKind::Failed | EventKind::Incomplete => {
                 self.terminal(kind, data, &peek)
             }
-            EventKind::Error => Err(reported(&parse(data)?)),
+            EventKind::Error => Err(fault::reported(&parse(data)?)),
             EventKind::ItemAdded => {
                 self.ensure_started();
                 self.item_added(data)
@@ -389,19 +390,10 @@ pub(super) fn upstream_error(message: impl Into<String>) -> ApiError {
 /// A data line without a type: llama-server's way to report a failure in mid-stream, or nonsense.
 fn nameless(data: &str) -> ApiError {
     match parse(data) {
-        Ok(event) if event.contains_key("error") => reported(&event),
+        Ok(event) if event.contains_key("error") => fault::reported(&event),
         Ok(_) => upstream_error("the model server sent an event without a type"),
         Err(error) => error,
     }
-}
-
-/// What an `error` event or a bare `{"error": …}` says.
-fn reported(event: &Object) -> ApiError {
-    let inner = event
-        .get("error")
-        .and_then(Value::as_object)
-        .unwrap_or(event);
-    crate::upstream::fault::from_upstream(inner)
 }
 
 impl Rewriter {

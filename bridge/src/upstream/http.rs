@@ -8,20 +8,19 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use protocol::{ApiError, ErrorKind, Object, error::CONTEXT_LENGTH_EXCEEDED};
+use protocol::{ApiError, ErrorKind, Object};
 use reqwest::Client;
-use serde_json::Value;
 use url::Url;
 
 use super::{
     Answer, Detected, SendError,
     client::authority,
     direct::{Direct, Fault},
-    fault,
     probe::{self, ProbeError, root_cause},
 };
 use crate::{
     config::{HttpUpstream, UpstreamKind},
+    stream::fault,
     translate::{Capabilities, Dialect},
 };
 
@@ -180,13 +179,31 @@ impl Http {
         if answer.status.is_success() {
             return Ok(answer);
         }
-        if answer.status.is_redirection() {
-            return Err(SendError::Redirected {
-                address: self.address(),
-                status: answer.status,
-            });
+        if answer.status.is_client_error() || answer.status.is_server_error() {
+            return Err(self.refused(answer).await);
         }
-        Err(self.refused(answer).await)
+        let why = match answer.status.is_redirection() {
+            true => "a redirect of the model endpoint is not followed",
+            // 101 among them: nobody asked for another protocol.
+            false => "which answers no request",
+        };
+        Err(self.unusable(format!("answered {}; {why}", answer.status)))
+    }
+
+    /// The answer is of another kind than the `wanted` one.
+    pub fn not(&self, wanted: &str, answer: &Answer) -> SendError {
+        self.unusable(format!(
+            "was asked for {wanted} and answered {} with {}",
+            answer.status,
+            answer.content_type().unwrap_or("no content type")
+        ))
+    }
+
+    fn unusable(&self, problem: String) -> SendError {
+        SendError::Unusable {
+            address: self.address(),
+            problem,
+        }
     }
 
     async fn post(&self, body: Bytes, headers: HeaderMap) -> Result<Answer, Fault> {
@@ -206,29 +223,29 @@ impl Http {
     ///
     /// # Errors
     /// The body breaks, is too long, or is no JSON object.
-    pub async fn json(&self, answer: Answer) -> Result<Object, SendError> {
+    pub async fn json(&self, mut answer: Answer) -> Result<Object, SendError> {
         let mut bytes = BytesMut::new();
-        self.read(answer, &mut bytes).await?;
-        serde_json::from_slice(&bytes).map_err(|fault| SendError::Broken {
-            address: self.address(),
-            problem: format!("its answer is no JSON object: {fault}"),
+        self.read(&mut answer, &mut bytes).await?;
+        serde_json::from_slice(&bytes).map_err(|fault| {
+            let says_json = answer.content_type().is_some_and(|it| it.contains("json"));
+            if !says_json {
+                return self.not("JSON", &answer);
+            }
+            SendError::Broken {
+                address: self.address(),
+                problem: format!("its answer is no JSON object: {fault}"),
+            }
         })
     }
 
-    async fn refused(&self, answer: Answer) -> SendError {
+    async fn refused(&self, mut answer: Answer) -> SendError {
         let status = answer.status;
         let retry_after = answer.headers.get(header::RETRY_AFTER).cloned();
         let mut body = BytesMut::new();
         // The status is known: a body that is too long or breaks off takes nothing away from it.
-        let _ = self.read(answer, &mut body).await;
+        let _ = self.read(&mut answer, &mut body).await;
         let error = match serde_json::from_slice::<Object>(&body) {
-            Ok(answer) => {
-                let inner = answer
-                    .get("error")
-                    .and_then(Value::as_object)
-                    .unwrap_or(&answer);
-                fault::from_upstream(inner)
-            }
+            Ok(answer) => fault::reported(&answer),
             Err(_) => ApiError::new(
                 kind_of(status),
                 format!(
@@ -245,13 +262,11 @@ impl Http {
                 retry_after,
             };
         }
-        // Codex repeats a 5xx up to 30 times and hides its message, so what no repetition mends is a 400.
-        let permanent = error.kind != ErrorKind::Server
-            || error.code.as_deref() == Some(CONTEXT_LENGTH_EXCEEDED);
-        let status = if status.is_server_error() && permanent {
-            StatusCode::BAD_REQUEST
-        } else {
-            status
+        // The status tells where the error does not. A server that has no such endpoint will not have one in a second.
+        let error = match status {
+            StatusCode::NOT_IMPLEMENTED => fault::permanent(error, ErrorKind::InvalidRequest),
+            status if status.is_client_error() => fault::permanent(error, kind_of(status)),
+            _ => error,
         };
         SendError::Refused {
             status,
@@ -261,12 +276,12 @@ impl Http {
     }
 
     /// Reads the body into `body`, which keeps what came before a fault.
-    async fn read(&self, answer: Answer, body: &mut BytesMut) -> Result<(), SendError> {
+    async fn read(&self, answer: &mut Answer, body: &mut BytesMut) -> Result<(), SendError> {
         let broken = |problem: String| SendError::Broken {
             address: self.address(),
             problem,
         };
-        let mut chunks = answer.body;
+        let chunks = &mut answer.body;
         loop {
             let next = match self.settings.idle_timeout {
                 Some(idle) => match tokio::time::timeout(idle, chunks.next()).await {

@@ -10,7 +10,7 @@ use tokio::{
 use crate::{
     client::{Events, ask, ask_whole, spawn},
     event::*,
-    support::{Bridge, Raw, SECOND, config, json, soon, upstream},
+    support::{Bridge, Raw, SECOND, config, error_message, json, soon, upstream},
 };
 
 const WHOLE: &str = r#"{"id":"resp_1","object":"response","status":"completed","output":[]}"#;
@@ -106,6 +106,22 @@ async fn an_idle_connection_is_closed_before_a_llama_server_would_close_it() {
     advance(5 * SECOND).await;
     resume();
     assert_eq!(server.rest().await, "");
+}
+
+#[tokio::test]
+async fn a_switch_of_protocols_never_reaches_the_client() {
+    for body in [ask(), ask_whole()] {
+        let (bridge, listener) = pair().await;
+        let sending = spawn(&bridge, &body);
+        let mut server = accept(&listener).await;
+        request(&mut server).await;
+        let head = "HTTP/1.1 101 Switching Protocols\nconnection: upgrade\nupgrade: websocket";
+        server.send(&format!("{head}\n\n")).await;
+        let answer = sending.answer().await;
+        assert_eq!(answer.status(), 400);
+        let message = error_message(answer).await;
+        assert!(message.contains("101 Switching Protocols"), "{message}");
+    }
 }
 
 #[tokio::test]

@@ -2,8 +2,7 @@
 //! of a JSON answer has left.
 
 use futures_util::StreamExt;
-use http::StatusCode;
-use protocol::{ApiError, ErrorKind, EventKind, Object, error::RATE_LIMIT_EXCEEDED};
+use protocol::{ApiError, ErrorKind, EventKind, Object};
 use tokio::time::timeout;
 
 use super::{super::error::Failure, call::Call, count_events};
@@ -77,10 +76,5 @@ pub(super) fn finished(request: &RequestContext, end: End) -> Result<Object, Fai
     if let Some(message) = error.message.strip_suffix(&id) {
         error.message = message.to_owned();
     }
-    let status = match (error.kind, error.code.as_deref()) {
-        (_, Some(RATE_LIMIT_EXCEEDED)) | (ErrorKind::RateLimit, _) => StatusCode::TOO_MANY_REQUESTS,
-        (ErrorKind::Server, _) => StatusCode::BAD_GATEWAY,
-        _ => StatusCode::BAD_REQUEST,
-    };
-    Err(Failure::new(status, error))
+    Err(Failure::of_response(error))
 }
