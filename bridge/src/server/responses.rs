@@ -18,11 +18,12 @@ use super::{
     State,
     context::RequestContext,
     error::{self, Failure},
+    log::RequestLog,
 };
 use crate::{
     metrics::{Action, EventLabels, Metrics},
     stream::{Body, Connected, Connecting, ResponseStream, Rewriter, Settings, guard::Guard},
-    translate::{Translation, restore},
+    translate::{self, Translation, restore},
     upstream::{SendError, Target},
 };
 
@@ -141,7 +142,7 @@ async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<R
             target.context,
         );
         rewriter.invent_no_phases();
-        let end = collect::collect(call, answer.body, rewriter).await?;
+        let end = collect::collect(call, &request.log, answer.body, rewriter).await?;
         collect::finished(request, end)?
     } else {
         let mut object = call
@@ -191,7 +192,7 @@ fn events(
     let stream = stream.observed(
         move || first.first_event(),
         Box::new(move |guard, rewriter| {
-            count_events(&metrics, guard, rewriter);
+            count_events(&metrics, &log, guard, rewriter);
             log.update(|record| {
                 let Some(end) = rewriter.end() else { return };
                 record.terminal_event = Some(end.kind.as_str().to_owned());
@@ -213,7 +214,7 @@ fn events(
     response
 }
 
-fn count_events(metrics: &Metrics, guard: &Guard, rewriter: &Rewriter) {
+fn count_events(metrics: &Metrics, log: &RequestLog, guard: &Guard, rewriter: &Rewriter) {
     let sent = rewriter.sent();
     let add = |action, count| {
         metrics
@@ -231,6 +232,12 @@ fn count_events(metrics: &Metrics, guard: &Guard, rewriter: &Rewriter) {
         );
     }
     let (calls, patches) = rewriter.repairs();
+    log.update(|record| {
+        let changes = &mut record.changes;
+        changes.dropped_calls = some(calls);
+        changes.mended_patches = some(patches);
+        changes.replaced_sequences = some(guard.replaced());
+    });
     if calls > 0 {
         tracing::warn!(
             count = calls,
@@ -263,10 +270,21 @@ fn rewriter(
 
 fn log_counts(request: &RequestContext, translation: &Translation) {
     let counts = &translation.counts;
-    request
-        .log
-        .update(|record| record.tools = Some(counts.tools_sent));
+    request.log.update(|record| {
+        record.tools = Some(counts.tools_sent);
+        let changes = &mut record.changes;
+        changes.tools_excluded = some(counts.tools_excluded);
+        changes.tools_withheld = some(counts.tools_withheld);
+        changes.dropped_tools = translate::told(&counts.dropped_tools);
+        changes.dropped_items = translate::told(&counts.dropped_items);
+        changes.mended_items = translate::told(&counts.mended_items);
+    });
     tracing::debug!(id = request.id, ?counts, "normalized");
+}
+
+/// A count that a line bears only when there was something to count.
+fn some<N: Default + PartialEq>(count: N) -> Option<N> {
+    (count != N::default()).then_some(count)
 }
 
 fn calls(response: &Object) -> usize {

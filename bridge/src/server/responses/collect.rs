@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::{super::error::Failure, call::Call, count_events};
 use crate::{
-    server::RequestContext,
+    server::{RequestContext, RequestLog},
     stream::{Body, End, Rewriter, guard::Guard, release_body},
     translate::restore,
     upstream::SendError,
@@ -16,6 +16,7 @@ use crate::{
 /// Reads an event stream to its end, for a client that wants one JSON answer.
 pub(super) async fn collect(
     call: &Call,
+    log: &RequestLog,
     mut body: Body,
     mut rewriter: Rewriter,
 ) -> Result<End, Failure> {
@@ -52,7 +53,7 @@ pub(super) async fn collect(
         rewriter.take();
     }
     release_body(body);
-    count_events(&call.state.metrics, &guard, &rewriter);
+    count_events(&call.state.metrics, log, &guard, &rewriter);
     // The loop ends only when there is one.
     rewriter.into_end().ok_or_else(|| {
         Failure::from(&SendError::TimedOut {
