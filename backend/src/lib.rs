@@ -15,8 +15,8 @@ pub mod engine;
 pub mod grammar;
 mod kv;
 pub mod model;
-pub mod prompt;
 pub mod parse;
+pub mod prompt;
 pub mod respond;
 pub mod sample;
 #[cfg(any(test, feature = "testing"))]

@@ -7,6 +7,7 @@ mod answer;
 pub mod client;
 mod direct;
 pub mod http;
+pub(crate) mod place;
 pub mod probe;
 
 use ::http::{HeaderValue, StatusCode};

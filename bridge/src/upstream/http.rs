@@ -16,6 +16,7 @@ use super::{
     Answer, Detected, SendError,
     client::authority,
     direct::{Direct, Fault},
+    place,
     probe::{self, ProbeError, root_cause},
 };
 use crate::{
@@ -95,10 +96,7 @@ impl Target {
 
 impl Http {
     pub fn new(client: Client, settings: HttpUpstream, max_response_bytes: usize) -> Self {
-        let mut endpoint = settings.base_url.clone();
-        if let Ok(mut path) = endpoint.path_segments_mut() {
-            path.pop_if_empty().push("responses");
-        }
+        let endpoint = place::below(&settings.base_url, "responses");
         let direct = Direct::new(&endpoint, settings.connect_timeout).map(Arc::new);
         Self {
             client,
