@@ -83,6 +83,7 @@ fn translation_and_rewriting_know_no_io() {
         "stream/out.rs",
         "stream/parts.rs",
         "stream/peek.rs",
+        "stream/resource.rs",
         "stream/rewriter.rs",
         "stream/terminal.rs",
         "stream/unwrap.rs",

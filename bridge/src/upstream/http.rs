@@ -46,7 +46,6 @@ pub struct Target {
     pub capabilities: Capabilities,
     /// Context window in tokens.
     pub context: Option<u64>,
-    pub model: Option<String>,
 }
 
 impl Target {
@@ -68,7 +67,6 @@ impl Target {
                 custom_grammar: false,
             },
             context: None,
-            model: None,
         }
     }
 
@@ -89,7 +87,6 @@ impl Target {
             target.capabilities.parallel_calls = detected.parallel_calls;
         }
         target.context = detected.context;
-        target.model = detected.model;
         target
     }
 }
