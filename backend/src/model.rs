@@ -16,6 +16,7 @@ mod finite;
 mod gguf;
 mod hf;
 mod identity;
+pub mod inspect;
 pub(crate) mod names;
 pub mod plan;
 pub mod quant;
