@@ -16,7 +16,7 @@ pub use self::{
     error::{LoadError, Refusal, RespondError},
     options::{BackendOptions, DeviceChoice, KvCache, ToolsMode, WarmStart},
 };
-pub use crate::respond::{Responding, Stamp};
+pub use crate::respond::Responding;
 
 /// A model, loaded, and the engine that runs it. Clones share both.
 #[derive(Clone, Debug)]

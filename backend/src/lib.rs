@@ -20,6 +20,7 @@ pub mod model;
 pub mod oracle;
 pub mod prompt;
 pub mod parse;
+pub mod prompt;
 pub mod respond;
 pub mod sample;
 #[cfg(any(test, feature = "testing"))]

@@ -1,44 +1,10 @@
-//! Text outside calls and reasoning: characters out of bytes, and the search for what is not text.
+//! Text outside calls and reasoning, and the search for what is not text.
 
 use super::{Next, ParserOptions, State, body::Body, reasoning, reasoning::Thinking, sink::Sink};
 use crate::{
     call_syntax::CallSyntax,
     parse::{llama_json, tagged},
 };
-
-/// Characters out of bytes that may end anywhere. Bytes that can be no character become one replacement character a sequence, as everywhere
-/// (Unicode 16, section 3.9, "substitution of maximal subparts"); a sequence that was never finished is dropped.
-#[derive(Debug, Default)]
-pub(super) struct Utf8 {
-    pending: Vec<u8>,
-}
-
-impl Utf8 {
-    pub(super) fn push(&mut self, bytes: &[u8], mut take: impl FnMut(char)) {
-        self.pending.extend_from_slice(bytes);
-        let mut rest = self.pending.as_slice();
-        loop {
-            match std::str::from_utf8(rest) {
-                Ok(text) => {
-                    text.chars().for_each(&mut take);
-                    rest = &[];
-                    break;
-                }
-                Err(error) => {
-                    let (valid, bad) = rest.split_at(error.valid_up_to());
-                    String::from_utf8_lossy(valid).chars().for_each(&mut take);
-                    rest = bad;
-                    let Some(length) = error.error_len() else {
-                        break;
-                    };
-                    take(char::REPLACEMENT_CHARACTER);
-                    rest = &rest[length..];
-                }
-            }
-        }
-        self.pending = rest.to_vec();
-    }
-}
 
 /// Text. Holds back a beginning of a marker, and the white space before the first word.
 #[derive(Debug)]
