@@ -37,8 +37,8 @@ pub struct ParserOptions {
     pub syntax: CallSyntax,
     /// Names of the tools that may be called.
     pub tools: Arc<[String]>,
-    /// Calls without a marker are read too. Off when the answer is JSON by `text.format`, which a call could not be told from.
-    pub untagged: bool,
+    /// The answer is JSON by `text.format`: what looks like a call without a marker is one only from its arguments on.
+    pub json_answer: bool,
     /// The prompt ends inside `<think>`.
     pub thinking: bool,
 }

@@ -27,7 +27,7 @@ pub(super) fn options(syntax: CallSyntax) -> ParserOptions {
             .map(str::to_owned)
             .into_iter()
             .collect::<Arc<[String]>>(),
-        untagged: true,
+        json_answer: false,
         thinking: false,
     }
 }

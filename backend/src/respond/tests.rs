@@ -185,7 +185,7 @@ impl Case {
                     .map(str::to_owned)
                     .into_iter()
                     .collect(),
-                untagged: true,
+                json_answer: false,
                 thinking: self.thinking,
             },
             only_answers: self.only_answers,

@@ -131,9 +131,9 @@ proptest! {
 
     #[test]
     fn any_cut_into_tokens_gives_the_same_segments(
-        answer in answers(), syntax in prop::sample::select(&SYNTAXES[..]), lengths in prop::collection::vec(1usize..40, 1..8), end in ends(), thinking: bool
+        answer in answers(), syntax in prop::sample::select(&SYNTAXES[..]), lengths in prop::collection::vec(1usize..40, 1..8), end in ends(), thinking: bool, json_answer: bool,
     ) {
-        let options = super::ParserOptions { thinking, ..options(syntax) };
+        let options = super::ParserOptions { thinking, json_answer, ..options(syntax) };
         let whole = parse(options.clone(), &answer, end);
         well_formed(&whole, end);
         let cut = parse_in(options, &answer, &lengths, end);
