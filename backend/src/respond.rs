@@ -56,12 +56,11 @@ impl Outputs for Generation {
     }
 }
 
-/// Says what is wrong with the arguments of a finished call.
-pub(crate) type Check = Box<dyn Fn(&str, &str) -> Result<(), String> + Send>;
+/// Looks at a finished call: the tool's name and the arguments. May do so later.
+pub(crate) type Check = Box<dyn Fn(&str, &str) + Send>;
 
 /// Everything a response is made of beside the tokens.
-pub(crate) struct Script<'a> {
-    pub(crate) request: &'a Object,
+pub(crate) struct Script {
     pub(crate) settings: Settings,
     pub(crate) parser: ParserOptions,
     /// Text can only be the answer: no call may come, or the answer's form was asked for.
@@ -69,8 +68,6 @@ pub(crate) struct Script<'a> {
     pub(crate) prompt_tokens: usize,
     pub(crate) check: Option<Check>,
     pub(crate) relaxed: Vec<String>,
-    /// The name of a model that the request does not name.
-    pub(crate) model: &'a str,
     pub(crate) ids: Ids,
     pub(crate) clock: fn() -> u64,
 }
@@ -97,16 +94,19 @@ pub struct Responding {
 }
 
 impl Responding {
+    /// `model` is named where `request` names none.
     pub(crate) fn new(
         outputs: Box<dyn Outputs>,
+        request: &Object,
+        model: &str,
         tokenizer: &Tokenizer,
         counters: Arc<Counters>,
-        mut script: Script<'_>,
+        mut script: Script,
     ) -> Responding {
         let id = script.ids.make("resp");
         let settings = script.settings;
         let now = (script.clock)();
-        let base = resource::resource(script.request, &settings, &id, script.model, now);
+        let base = resource::resource(request, &settings, &id, model, now);
         let phase = script.only_answers.then_some(Phase::FinalAnswer);
         Responding {
             outputs: Some(outputs),
@@ -280,10 +280,8 @@ impl Responding {
             return;
         };
         count(&self.counters.calls);
-        let checked = self.check.as_ref().map(|check| check(&name, &arguments));
-        if let Some(Err(problem)) = checked {
-            count(&self.counters.invalid_calls);
-            tracing::warn!(response = self.id, tool = name, %problem, "a call does not satisfy its tool's schema");
+        if let Some(check) = &self.check {
+            check(&name, &arguments);
         }
     }
 

@@ -178,7 +178,6 @@ impl Case {
         };
         let script = Script {
             settings: request::read(&self.request, &defaults, 7).unwrap(),
-            request: &self.request,
             parser: ParserOptions {
                 syntax: self.syntax,
                 tools: ["exec_command", "light", "fan", "find", "g"]
@@ -192,11 +191,17 @@ impl Case {
             prompt_tokens: 30,
             check: self.check,
             relaxed: Vec::new(),
-            model: "served",
             ids: Ids::seeded(1),
             clock: || 1_700_000_000,
         };
-        let responding = Responding::new(Box::new(written), &tokenizer(), counters.clone(), script);
+        let responding = Responding::new(
+            Box::new(written),
+            &self.request,
+            "served",
+            &tokenizer(),
+            counters.clone(),
+            script,
+        );
         (responding, counters, dropped)
     }
 

@@ -327,19 +327,18 @@ async fn dropping_a_response_lets_the_generation_go() {
 }
 
 #[tokio::test]
-async fn a_call_against_its_schema_is_counted_and_given_out() {
-    let mut case = Case::answered(
-        "{\"name\": \"find\", \"parameters\": {\"q\": 1}}",
-        LlamaJson,
-    );
-    case.check = Some(Box::new(|name, arguments| {
-        assert_eq!((name, arguments), ("find", "{\"q\": 1}"));
-        Err("q: 1 is not a string".to_owned())
+async fn a_finished_call_is_looked_at_and_a_cut_one_is_not() {
+    let (seen, calls) = std::sync::mpsc::channel();
+    let written = "{\"name\": \"find\", \"parameters\": {\"q\": 1}}; {\"name\": \"find\", \"parameters\": {\"q";
+    let mut case = Case::new(json!({}), LlamaJson)
+        .says(written)
+        .ends(Finish::Length);
+    case.check = Some(Box::new(move |name, arguments| {
+        seen.send((name.to_owned(), arguments.to_owned())).unwrap();
     }));
-    let (responding, counters, _) = case.start();
-    let response = responding.collect().await;
-    assert_eq!(response["output"][0]["arguments"], "{\"q\": 1}");
-    assert_eq!(counters.invalid_calls.load(Ordering::Relaxed), 1);
+    case.events().await;
+    let calls: Vec<_> = calls.iter().collect();
+    assert_eq!(calls, [("find".to_owned(), "{\"q\": 1}".to_owned())]);
 }
 
 #[tokio::test]
