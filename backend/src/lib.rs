@@ -18,7 +18,6 @@ mod kv;
 pub mod model;
 #[cfg(any(test, feature = "testing"))]
 pub mod oracle;
-pub mod prompt;
 pub mod parse;
 pub mod prompt;
 pub mod respond;
