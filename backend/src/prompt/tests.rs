@@ -21,7 +21,9 @@ fn assert_append_only(name: &str, template: &Template, requests: &[Value]) {
             .zip(&pair[1].tokens)
             .take_while(|(left, right)| left == right)
             .count();
-        assert!(same >= kept, "{name}: request {}: {same} of {kept} tokens are those of the next", index + 1);
+        // Hermes' template ends a result at the end of the conversation without the line break it has elsewhere; the end of turn after it is lost.
+        let lost = usize::from(name.contains("hermes"));
+        assert!(same + lost >= kept, "{name}: request {}: {same} of {kept} tokens are those of the next", index + 1);
         assert_eq!(pair[0].stable_prefix, pair[1].stable_prefix, "{name}");
     }
 }
@@ -159,5 +161,55 @@ fn starts_with(longer: &Value, shorter: &Value) -> bool {
     match (longer.as_array(), shorter.as_array()) {
         (Some(longer), Some(shorter)) => longer.len() > shorter.len() && longer.starts_with(shorter),
         _ => false,
+    }
+}
+
+/// A conversation of a text's size, as Codex's are: instructions, tools, a few turns with calls.
+fn long_request(bytes: usize) -> Value {
+    let code = "fn main() {\n    println!(\"{}\", 1 < 2); // zażółć 中文\n}\n".repeat(1 + bytes / 8 / 58);
+    let tools: Vec<Value> = (0..8).map(|index| tool(&format!("tool_{index}"))).collect();
+    let mut input = vec![user(&code), user("go on")];
+    for turn in 0..3 {
+        let id = turn.to_string();
+        input.extend([assistant("I look."), call(&id, "tool_1", "{\"city\": \"a\"}"), output(&id, &code)]);
+    }
+    json!({"instructions": code.repeat(4), "tools": tools, "input": input})
+}
+
+#[test]
+#[ignore = "a measurement: run with CODEX_BRIDGE_TEST_LLAMA3_TOKENIZER set"]
+fn speed_of_a_prompt_of_30_kilobytes() {
+    use std::{path::PathBuf, time::Instant};
+
+    use crate::{model::TokenizerSource, tokenizer::Tokenizer};
+
+    let Some(path) = std::env::var_os("CODEX_BRIDGE_TEST_LLAMA3_TOKENIZER").map(PathBuf::from) else {
+        println!("skipped: CODEX_BRIDGE_TEST_LLAMA3_TOKENIZER does not name a tokenizer.json");
+        return;
+    };
+    let started = Instant::now();
+    let source = TokenizerSource::Json {
+        tokenizer_json: path,
+        config: Value::Null,
+    };
+    let tokenizer = Tokenizer::new(&source).unwrap();
+    println!("tokenizer loaded in {:?}", started.elapsed());
+    let started = Instant::now();
+    let template = Template::new(Some(testing::LLAMA31), &tokenizer, TemplateOptions::default()).unwrap();
+    println!("template compiled and probed in {:?}", started.elapsed());
+    let request = testing::request(long_request(30_000));
+    let conversation = Conversation::from_request(&request).unwrap();
+    let tools = Tools::from_request(&request).unwrap();
+    for round in 0..4 {
+        let started = Instant::now();
+        let rendered = template
+            .render(&conversation, &tools, &RenderOptions::default())
+            .unwrap();
+        let whole = started.elapsed();
+        let text = testing::spell(&tokenizer, &rendered.tokens);
+        let started = Instant::now();
+        let tokens = tokenizer.encode_text(&text);
+        let encoded = started.elapsed();
+        println!("round {round}: {} bytes, {} tokens: rendered and encoded in {whole:?}; encoding alone {encoded:?} ({} tokens)", text.len(), rendered.tokens.len(), tokens.len());
     }
 }
