@@ -15,3 +15,5 @@ pub mod model;
 pub mod prompt;
 pub mod sample;
 pub mod tokenizer;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

@@ -15,49 +15,77 @@ pub struct ModelError {
     pub supported: String,
 }
 
-impl ModelError {
+/// A [`ModelError`] before the file is known: what parsers of bytes return.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Fault {
+    field: String,
+    found: String,
+    supported: String,
+}
+
+impl Fault {
     pub(crate) fn new(
-        file: &Path,
-        field: impl Into<String>,
-        found: impl Into<String>,
-        supported: impl Into<String>,
-    ) -> ModelError {
-        ModelError {
-            file: file.to_owned(),
-            field: field.into(),
-            found: found.into(),
-            supported: supported.into(),
+        field: impl fmt::Display,
+        found: impl fmt::Display,
+        supported: impl fmt::Display,
+    ) -> Fault {
+        Fault {
+            field: field.to_string(),
+            found: found.to_string(),
+            supported: supported.to_string(),
         }
     }
+
+    pub(crate) fn in_file(self, file: &Path) -> ModelError {
+        ModelError {
+            file: file.to_owned(),
+            field: self.field,
+            found: self.found,
+            supported: self.supported,
+        }
+    }
+}
+
+/// The file itself could not be read.
+pub(crate) fn unreadable(file: &Path, error: &std::io::Error) -> ModelError {
+    Fault::new("file", error, "a readable file").in_file(file)
 }
 
 impl std::error::Error for ModelError {}
 
 impl fmt::Display for ModelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        line(f, &self.file.display().to_string(), 1000)?;
-        f.write_str(": ")?;
-        line(f, &self.field, 120)?;
-        f.write_str(": found ")?;
-        line(f, &self.found, 240)?;
-        f.write_str("; supported: ")?;
-        line(f, &self.supported, 240)
+        let file = self.file.display().to_string();
+        write!(
+            f,
+            "{}: {}: found {}; supported: {}",
+            OneLine(&file, 1000),
+            OneLine(&self.field, 120),
+            OneLine(&self.found, 240),
+            OneLine(&self.supported, 240),
+        )
     }
 }
 
-/// At most `limit` characters of `text`, none of them a control character.
-fn line(f: &mut fmt::Formatter<'_>, text: &str, limit: usize) -> fmt::Result {
-    for (index, character) in text.chars().enumerate() {
-        if index == limit {
-            return f.write_char('…');
+/// At most so many characters of a text, control characters escaped: what files say is shown to people in terminals.
+#[derive(Debug)]
+pub(crate) struct OneLine<'a>(pub(crate) &'a str, pub(crate) usize);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OneLine(text, limit) = *self;
+        for (index, character) in text.chars().enumerate() {
+            if index == limit {
+                return f.write_char('…');
+            }
+            if character.is_control() {
+                write!(f, "{}", character.escape_default())?;
+            } else {
+                f.write_char(character)?;
+            }
         }
-        if character.is_control() {
-            write!(f, "{}", character.escape_default())?;
-        } else {
-            f.write_char(character)?;
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -66,12 +94,8 @@ mod tests {
 
     #[test]
     fn an_error_is_one_short_line_whatever_the_file_says() {
-        let error = ModelError::new(
-            Path::new("m.gguf"),
-            "general.name",
-            "a\nb\u{1b}[2J".to_owned() + &"x".repeat(100_000),
-            "text",
-        );
+        let found = "a\nb\u{1b}[2J".to_owned() + &"x".repeat(100_000);
+        let error = Fault::new("general.name", found, "text").in_file(Path::new("m.gguf"));
         let line = error.to_string();
         assert!(line.starts_with("m.gguf: general.name: found a\\nb\\u{1b}[2Jxxx"));
         assert!(line.ends_with("x…; supported: text"));
