@@ -107,6 +107,7 @@ impl Tokenizer {
     }
 
     fn build(vocabulary: Vocabulary) -> Result<Tokenizer, TokenizerError> {
+        pre::prepare();
         let end_tokens = vocabulary.end_tokens().into();
         let mut bytes = Vec::new();
         let mut starts = Vec::with_capacity(vocabulary.entries.len() + 1);

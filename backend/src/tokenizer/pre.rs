@@ -175,6 +175,11 @@ impl Classes {
     }
 }
 
+/// Makes the tables now and not with the first prompt: some 50 ms, once a process.
+pub(super) fn prepare() {
+    classes();
+}
+
 /// Asks the regex engine once for each class, so that the rules above and a regex agree on every character.
 fn classes() -> &'static Classes {
     static CLASSES: OnceLock<Classes> = OnceLock::new();

@@ -3,7 +3,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 
 fn written(json: &Json, style: &Style) -> String {
-    dumps(&value(json, &str::to_owned), style).unwrap()
+    dumps(&value(json, &str::to_owned), style, Paper::new(None)).unwrap()
 }
 
 /// Expectations made with CPython 3.11: `json.dumps(json.loads(text), ensure_ascii=False)`.
@@ -48,10 +48,10 @@ fn indent_separators_and_order_are_pythons_too() {
 
 #[test]
 fn printed_values_are_pythons_str() {
-    let print = |json: Json| super::print(&value(&json, &str::to_owned)).unwrap();
-    assert_eq!(print(json!({"a": [true, null, 1.0, "it's"], "b": "x\n"})), r#"{'a': [True, None, 1.0, "it's"], 'b': 'x\n'}"#);
-    assert_eq!(print(json!("as it is")), "as it is");
-    assert_eq!(super::print(&Value::UNDEFINED).unwrap(), "");
+    let shown = |json: Json| print(&value(&json, &str::to_owned), Paper::new(None)).unwrap();
+    assert_eq!(shown(json!({"a": [true, null, 1.0, "it's"], "b": "x\n"})), r#"{'a': [True, None, 1.0, "it's"], 'b': 'x\n'}"#);
+    assert_eq!(shown(json!("as it is")), "as it is");
+    assert_eq!(print(&Value::UNDEFINED, Paper::new(None)).unwrap(), "");
 }
 
 #[test]
@@ -60,12 +60,12 @@ fn a_value_that_is_endless_on_paper_is_an_error() {
     for _ in 0..100 {
         list = Value::from(vec![list.clone(), list]);
     }
-    assert!(dumps(&list, &Style::default()).is_err());
-    assert!(super::print(&list).is_err());
+    assert!(dumps(&list, &Style::default(), Paper::new(Some(1_000_000))).is_err());
+    assert!(print(&list, Paper::new(Some(1_000_000))).is_err());
     let mut deep = Value::from(1);
     for _ in 0..10_000 {
         deep = Value::from(vec![deep]);
     }
-    assert!(dumps(&deep, &Style::default()).is_err());
+    assert!(dumps(&deep, &Style::default(), Paper::new(None)).is_err());
     std::mem::forget(deep); // Dropping it would recurse as deep as it is; no template can build one like this.
 }

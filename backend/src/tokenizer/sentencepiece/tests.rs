@@ -1,4 +1,3 @@
-use super::*;
 use crate::{
     model::{GgufVocabulary, TokenizerSource},
     tokenizer::{Detokenizer, Tokenizer},
