@@ -3,17 +3,23 @@
 //! [`Upstream`] is an enum and not a trait: there are two kinds. The second, the bundled engine, joins with the engine
 //! itself (`upstream/bundled.rs`); until then the configuration refuses it.
 
+mod answer;
 pub mod client;
-pub mod fault;
+mod direct;
 pub mod http;
+pub(crate) mod place;
 pub mod probe;
 
 use ::http::{HeaderValue, StatusCode};
-use protocol::{ApiError, ErrorKind, error};
+use protocol::{
+    ApiError, ErrorKind,
+    error::{INVALID_PROMPT, SERVER_ERROR},
+};
 
 use crate::config::UpstreamConfig;
 
 pub use self::{
+    answer::Answer,
     http::{Http, Target},
     probe::Detected,
 };
@@ -63,12 +69,12 @@ pub enum SendError {
     },
     #[error("the model server at {address} did not answer in time")]
     TimedOut { address: String },
-    #[error(
-        "the model server at {address} answered {status}; a redirect of the model endpoint is not followed"
-    )]
-    Redirected { address: String, status: StatusCode },
+    /// No repetition makes this server answer as it must.
+    #[error("the model server at {address} {problem}")]
+    Unusable { address: String, problem: String },
     #[error("the connection to the model server at {address} failed: {problem}")]
     Broken { address: String, problem: String },
+    /// `status` is the server's own.
     #[error("{}", error.message)]
     Refused {
         status: StatusCode,
@@ -83,23 +89,16 @@ impl SendError {
         matches!(self, Self::Unreachable { .. } | Self::Loading { .. })
     }
 
-    pub fn status(&self) -> StatusCode {
-        match self {
-            Self::Unreachable { .. } | Self::Redirected { .. } | Self::Broken { .. } => {
-                StatusCode::BAD_GATEWAY
-            }
-            Self::Loading { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            Self::TimedOut { .. } => StatusCode::GATEWAY_TIMEOUT,
-            Self::Refused { status, .. } => *status,
-        }
-    }
-
+    /// As a client is told it, in an answer or inside a stream.
     pub fn to_api(&self) -> ApiError {
+        let ours = |kind, code| ApiError::new(kind, self.to_string()).with_code(code);
         match self {
             Self::Refused { error, .. } => error.clone(),
-            other => {
-                ApiError::new(ErrorKind::Server, other.to_string()).with_code(error::SERVER_ERROR)
-            }
+            Self::Unusable { .. } => ours(ErrorKind::InvalidRequest, INVALID_PROMPT),
+            Self::Unreachable { .. }
+            | Self::Loading { .. }
+            | Self::TimedOut { .. }
+            | Self::Broken { .. } => ours(ErrorKind::Server, SERVER_ERROR),
         }
     }
 }

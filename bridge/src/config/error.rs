@@ -24,6 +24,9 @@ pub enum Error {
         allowed: String,
     },
 
+    #[error("{name}: {problem}; text is allowed")]
+    Variable { name: String, problem: &'static str },
+
     #[error(
         "upstream: \"bundled\" is the default, but the bundled engine is not in this release; \
          name a server with `--upstream http://127.0.0.1:8080/v1` or the configuration key `upstream`"

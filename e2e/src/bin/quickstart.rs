@@ -78,7 +78,7 @@ async fn quickstart(args: &Args) -> Result<()> {
         Bridge::spawn(&[&setup.folder.join("bridge.config.json").to_string_lossy()]).await?;
     steps.begin("asking Codex");
     let asked = Instant::now();
-    let turn = codex::run(setup.codex(&binary), &["exec"], &[], &args.prompt).await?;
+    let turn = codex::run(setup.codex(&binary), &["exec"], &args.prompt).await?;
     ensure!(
         turn.status.success(),
         "Codex failed: {:?}\n{}\n{}",

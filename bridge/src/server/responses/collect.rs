@@ -2,13 +2,12 @@
 //! of a JSON answer has left.
 
 use futures_util::StreamExt;
-use http::StatusCode;
-use protocol::{ApiError, ErrorKind, EventKind, Object, error::RATE_LIMIT_EXCEEDED};
+use protocol::{ApiError, ErrorKind, EventKind, Object};
 use tokio::time::timeout;
 
 use super::{super::error::Failure, call::Call, count_events};
 use crate::{
-    server::RequestContext,
+    server::{RequestContext, RequestLog},
     stream::{Body, End, Rewriter, guard::Guard, release_body},
     translate::restore,
     upstream::SendError,
@@ -17,6 +16,7 @@ use crate::{
 /// Reads an event stream to its end, for a client that wants one JSON answer.
 pub(super) async fn collect(
     call: &Call,
+    log: &RequestLog,
     mut body: Body,
     mut rewriter: Rewriter,
 ) -> Result<End, Failure> {
@@ -53,7 +53,7 @@ pub(super) async fn collect(
         rewriter.take();
     }
     release_body(body);
-    count_events(&call.state.metrics, &guard, &rewriter);
+    count_events(&call.state.metrics, log, &guard, &rewriter);
     // The loop ends only when there is one.
     rewriter.into_end().ok_or_else(|| {
         Failure::from(&SendError::TimedOut {
@@ -77,10 +77,5 @@ pub(super) fn finished(request: &RequestContext, end: End) -> Result<Object, Fai
     if let Some(message) = error.message.strip_suffix(&id) {
         error.message = message.to_owned();
     }
-    let status = match (error.kind, error.code.as_deref()) {
-        (_, Some(RATE_LIMIT_EXCEEDED)) | (ErrorKind::RateLimit, _) => StatusCode::TOO_MANY_REQUESTS,
-        (ErrorKind::Server, _) => StatusCode::BAD_GATEWAY,
-        _ => StatusCode::BAD_REQUEST,
-    };
-    Err(Failure::new(status, error))
+    Err(Failure::of_response(error))
 }
