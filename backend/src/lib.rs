@@ -8,8 +8,10 @@
 //! Invariants: one thread owns the device; every channel is bounded; dropping a generation cancels it at the next step; nothing here knows HTTP,
 //! Codex or configuration files.
 
+pub mod backend;
 pub mod call_syntax;
 pub mod device;
 pub mod engine;
 pub mod model;
+pub mod respond;
 pub mod sample;

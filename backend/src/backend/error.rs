@@ -1,0 +1,81 @@
+//! Why a model was not loaded, and why a request was not taken.
+
+use protocol::{ApiError, ErrorKind, FieldError, error};
+
+/// The backend could not start. One sentence each, naming what was asked, what was found and what is supported.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("{0}")]
+    Model(String),
+    #[error("tokenizer: {0}")]
+    Tokenizer(String),
+    #[error("chat template: {0}")]
+    Template(String),
+    #[error("grammar compiler: {0}")]
+    Grammar(String),
+    #[error("device {asked}: {problem}")]
+    Device { asked: String, problem: String },
+    #[error("{option}: {problem}")]
+    Option {
+        option: &'static str,
+        problem: String,
+    },
+    #[error(
+        "the model needs {needed} bytes (weights {weights}, KV cache {kv} for {context} tokens), and {available} bytes of memory are free; \
+         a smaller context length needs less"
+    )]
+    Memory {
+        needed: u64,
+        weights: u64,
+        kv: u64,
+        context: usize,
+        available: u64,
+    },
+}
+
+/// What a client can do about a refusal.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refusal {
+    /// 400: change the request.
+    Invalid,
+    /// 429: come back in so many seconds.
+    Busy { retry_after: u64 },
+    /// 503: the engine has stopped.
+    Down,
+}
+
+/// A request that was not taken.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{}", error.message)]
+pub struct RespondError {
+    pub refusal: Refusal,
+    pub error: ApiError,
+}
+
+impl RespondError {
+    /// 400 with a code of its own.
+    pub(crate) fn invalid(param: Option<&str>, message: String) -> RespondError {
+        let mut error = ApiError::new(ErrorKind::InvalidRequest, message);
+        error.param = param.map(str::to_owned);
+        RespondError {
+            refusal: Refusal::Invalid,
+            error,
+        }
+    }
+
+    pub(crate) fn down(message: String) -> RespondError {
+        RespondError {
+            refusal: Refusal::Down,
+            error: ApiError::new(ErrorKind::Server, message).with_code(error::SERVER_ERROR),
+        }
+    }
+}
+
+impl From<FieldError> for RespondError {
+    fn from(error: FieldError) -> RespondError {
+        RespondError {
+            refusal: Refusal::Invalid,
+            error: error.into(),
+        }
+    }
+}
