@@ -1,5 +1,9 @@
 //! What Codex calls a tool: [`ToolId`]. What an upstream calls it, a flat name, is the bridge's business.
 
+/// Private field of a function tool: the `format` of the custom tool it stands for (`{"type": "grammar", "syntax": "lark" | "regex", "definition": …}`).
+/// Only an engine that can enforce it is sent it; the grammar is that of the text in the argument `input`.
+pub const GRAMMAR_FIELD: &str = "x_grammar";
+
 /// How a tool is declared, and so which item its call must come back as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ToolKind {
