@@ -9,6 +9,7 @@ pub mod health_check;
 pub mod init;
 pub mod mcp;
 pub mod metrics;
+pub mod pull;
 pub mod server;
 pub mod stream;
 pub mod telemetry;

@@ -1,8 +1,9 @@
 //! The model server behind the bridge.
 //!
-//! [`Upstream`] is an enum and not a trait: there are two kinds. The second, the bundled engine, joins with the engine
-//! itself (`upstream/bundled.rs`); until then the configuration refuses it.
+//! [`Upstream`] is an enum and not a trait: there are two kinds, a server reached over HTTP and the engine inside this
+//! program. Both answer with the text of an event stream in the Responses dialect.
 
+pub mod bundled;
 pub mod client;
 pub mod fault;
 pub mod http;
@@ -14,6 +15,7 @@ use protocol::{ApiError, ErrorKind, error};
 use crate::config::UpstreamConfig;
 
 pub use self::{
+    bundled::Bundled,
     http::{Http, Target},
     probe::Detected,
 };
@@ -22,30 +24,20 @@ pub use self::{
 #[derive(Debug, Clone)]
 pub enum Upstream {
     Http(Http),
+    Bundled(Bundled),
 }
 
-/// The bundled engine was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the bundled engine is not part of this release; give an upstream such as http://127.0.0.1:8080/v1"
-)]
-pub struct NoBundledEngine;
-
 impl Upstream {
-    /// # Errors
-    /// The bundled engine, which the configuration refuses before this.
     pub fn new(
         config: &UpstreamConfig,
         client: reqwest::Client,
         max_response_bytes: usize,
-    ) -> Result<Self, NoBundledEngine> {
+    ) -> Self {
         match config {
-            UpstreamConfig::Http(settings) => Ok(Self::Http(Http::new(
-                client,
-                settings.clone(),
-                max_response_bytes,
-            ))),
-            UpstreamConfig::Bundled => Err(NoBundledEngine),
+            UpstreamConfig::Http(settings) => {
+                Self::Http(Http::new(client, settings.clone(), max_response_bytes))
+            }
+            UpstreamConfig::Bundled(settings) => Self::Bundled(Bundled::new(settings.clone())),
         }
     }
 }
@@ -61,6 +53,10 @@ pub enum SendError {
         message: String,
         retry_after: Option<HeaderValue>,
     },
+    #[error("the model is not ready: {message}")]
+    Starting { message: String },
+    #[error("the engine is not running: {message}")]
+    Stopped { message: String },
     #[error("the model server at {address} did not answer in time")]
     TimedOut { address: String },
     #[error(
@@ -80,7 +76,10 @@ pub enum SendError {
 impl SendError {
     /// Waiting may help: nobody listens yet, or the model is still being loaded.
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Loading { .. })
+        matches!(
+            self,
+            Self::Unreachable { .. } | Self::Loading { .. } | Self::Starting { .. }
+        )
     }
 
     pub fn status(&self) -> StatusCode {
@@ -88,7 +87,9 @@ impl SendError {
             Self::Unreachable { .. } | Self::Redirected { .. } | Self::Broken { .. } => {
                 StatusCode::BAD_GATEWAY
             }
-            Self::Loading { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Loading { .. } | Self::Starting { .. } | Self::Stopped { .. } => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::TimedOut { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::Refused { status, .. } => *status,
         }

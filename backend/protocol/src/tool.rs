@@ -1,7 +1,8 @@
 //! What Codex calls a tool: [`ToolId`]. What an upstream calls it, a flat name, is the bridge's business.
 
-/// Private field of a function tool: the `format` of the custom tool it stands for (`{"type": "grammar", "syntax": "lark" | "regex", "definition": …}`).
-/// Only an engine that can enforce it is sent it; the grammar is that of the text in the argument `input`.
+/// Private field of a function tool that stands for a custom tool: the `format` object the custom tool was declared with,
+/// `{"type":"grammar","syntax":"lark"|"regex","definition":…}`. The function's one argument `input` must decode to a text of that grammar.
+/// Never sent to a server that is not ours.
 pub const GRAMMAR_FIELD: &str = "x_grammar";
 
 /// How a tool is declared, and so which item its call must come back as.

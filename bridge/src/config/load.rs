@@ -43,6 +43,7 @@ impl Sources {
         }
         layers.push(self.environment.layer()?);
         layers.push(self.flags.layer()?);
+        self.choose_model(&mut layers)?;
         for high in 1..layers.len() {
             let (lower, higher) = layers.split_at_mut(high);
             lower
@@ -69,6 +70,31 @@ impl Sources {
             chosen,
             upstream_given: upstream.is_some(),
         })
+    }
+}
+
+impl Sources {
+    fn choose_model(&self, layers: &mut [Layer]) -> Result<(), Error> {
+        const FLAG: &str = "--model";
+        let Some(model) = &self.flags.model else {
+            return Ok(());
+        };
+        let chosen = layers.iter().rev().find_map(Layer::http_upstream);
+        match (chosen, layers.last_mut()) {
+            (Some(true), _) if self.flags.init => Ok(()),
+            (Some(true), _) => Err(Error::Setting {
+                place: FLAG.to_owned(),
+                key: "upstream.bundled.model".to_owned(),
+                came: format!("{model:?} beside an HTTP upstream, which serves its own model"),
+                allowed: "a model of the bundled engine is allowed; `--upstream bundled` chooses it"
+                    .to_owned(),
+            }),
+            (_, Some(flags)) => {
+                flags.set_model(model, FLAG);
+                Ok(())
+            }
+            (_, None) => Ok(()),
+        }
     }
 }
 

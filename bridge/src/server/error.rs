@@ -176,6 +176,9 @@ impl From<&SendError> for Failure {
                 let after = after.unwrap_or(HeaderValue::from_static("1"));
                 failure.with_header(header::RETRY_AFTER, after)
             }
+            SendError::Starting { .. } => {
+                failure.with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+            }
             _ => failure,
         }
     }
