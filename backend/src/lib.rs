@@ -15,3 +15,5 @@ pub mod engine;
 pub mod model;
 pub mod respond;
 pub mod sample;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

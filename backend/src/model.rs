@@ -1,5 +1,119 @@
 //! A Llama model file, opened: configuration, weights as they lie in the file, and the raw parts that tokenizer and chat template are made of.
+//!
+//! Two containers are read: a GGUF file ([`gguf`], split files too) and a Hugging Face folder ([`hf`]). Files are not trusted: every length, offset and
+//! shape is checked before it is used, nothing is allocated for bytes that are not there, and whatever is not supported is refused by a [`ModelError`]
+//! that names the file, the field, what was found and what is supported.
+
+use std::path::{Path, PathBuf};
+
+use crate::sample::SamplingParams;
 
 pub mod config;
+mod error;
 pub mod file;
+pub(crate) mod names;
+pub mod plan;
+pub mod quant;
 pub mod weights;
+
+pub use error::ModelError;
+
+use config::LlamaConfig;
+use weights::Weights;
+
+/// An opened model. The weights stay mapped for as long as any [`weights::Tensor`] of it lives.
+#[derive(Debug)]
+pub struct Model {
+    pub config: LlamaConfig,
+    pub weights: Weights,
+    pub tokenizer: TokenizerSource,
+    /// The Jinja source of the chat template, as the file has it.
+    pub chat_template: Option<String>,
+    pub generation: GenerationDefaults,
+    /// What the file calls the model, or else the name of the file or folder.
+    pub name: String,
+    /// The format that holds most of the weights' bytes: `Q4_1`, `BF16`.
+    pub format: String,
+    /// All files that were opened, the first first.
+    pub files: Vec<PathBuf>,
+    /// Names this set of files in 32 hex digits, cheaply: a hash over sizes, times of change, metadata and tensor tables, not over the weights.
+    pub fingerprint: String,
+    /// Numbers in all tensors; a tied output matrix counts once.
+    pub parameters: u64,
+    /// Bytes of all tensors; a tied output matrix counts once.
+    pub weight_bytes: u64,
+}
+
+/// What a tokenizer is made of.
+#[derive(Clone, Debug)]
+pub enum TokenizerSource {
+    Gguf(GgufVocabulary),
+    Json {
+        tokenizer_json: PathBuf,
+        /// `tokenizer_config.json`, or null where there is none.
+        config: serde_json::Value,
+    },
+}
+
+/// `tokenizer.ggml.*` of a GGUF file, as it stands there. `tokens`, `token_types` and `scores` have one entry a token; the last two may be empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GgufVocabulary {
+    /// `gpt2` (byte-level BPE), `llama` (SentencePiece), …
+    pub model: String,
+    /// Names the pre-tokenizer: `llama-bpe`, `smollm`, `gpt-2`, …
+    pub pre: Option<String>,
+    pub tokens: Vec<String>,
+    /// 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte.
+    pub token_types: Vec<i32>,
+    pub scores: Vec<f32>,
+    /// Two tokens separated by a space, strongest first.
+    pub merges: Vec<String>,
+    /// Beginning of text. All of these ids are below `tokens.len()`.
+    pub bos: Option<u32>,
+    /// End of text.
+    pub eos: Option<u32>,
+    /// End of turn.
+    pub eot: Option<u32>,
+    /// End of message: a turn that goes on after a tool's result.
+    pub eom: Option<u32>,
+    pub unknown: Option<u32>,
+    pub padding: Option<u32>,
+    pub add_bos: Option<bool>,
+    pub add_eos: Option<bool>,
+    pub add_space_prefix: Option<bool>,
+}
+
+/// How the model's makers want it sampled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GenerationDefaults {
+    pub sampling: SamplingParams,
+    /// `eos_token_id` of `generation_config.json` or `config.json`; empty for GGUF, whose vocabulary names them. All below the vocabulary's size.
+    pub end_tokens: Vec<u32>,
+}
+
+impl Default for GenerationDefaults {
+    /// What `generation_config.json` of every Llama 3 release says, for files that say nothing.
+    fn default() -> GenerationDefaults {
+        GenerationDefaults {
+            sampling: SamplingParams {
+                temperature: 0.6,
+                top_p: 0.9,
+                ..SamplingParams::default()
+            },
+            end_tokens: Vec::new(),
+        }
+    }
+}
+
+/// Opens a GGUF file (the first of a split one) or a Hugging Face folder.
+///
+/// Checks everything that can be checked without computing: container, shapes against the configuration, finite block scales. Memory is bounded by
+/// the metadata; weights are only mapped.
+pub fn open(path: &Path) -> Result<Model, ModelError> {
+    Err(ModelError::new(
+        path,
+        "model",
+        "a file",
+        "nothing yet: the readers follow in the next commits",
+    ))
+}

@@ -72,6 +72,54 @@ impl fmt::Debug for Tensor {
 }
 
 impl Format {
+    pub const ALL: [Format; 9] = [
+        Format::F32,
+        Format::F16,
+        Format::Bf16,
+        Format::Q8_0,
+        Format::Q4_0,
+        Format::Q4_1,
+        Format::Q4K,
+        Format::Q5K,
+        Format::Q6K,
+    ];
+
+    /// The number GGUF gives to the format (`enum ggml_type`).
+    pub fn ggml_id(self) -> u32 {
+        match self {
+            Format::F32 => 0,
+            Format::F16 => 1,
+            Format::Q4_0 => 2,
+            Format::Q4_1 => 3,
+            Format::Q8_0 => 8,
+            Format::Q4K => 12,
+            Format::Q5K => 13,
+            Format::Q6K => 14,
+            Format::Bf16 => 30,
+        }
+    }
+
+    pub fn from_ggml_id(id: u32) -> Option<Format> {
+        Format::ALL
+            .into_iter()
+            .find(|format| format.ggml_id() == id)
+    }
+
+    /// As ggml writes it: `Q4_1`, `Q6_K`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::F32 => "F32",
+            Format::F16 => "F16",
+            Format::Bf16 => "BF16",
+            Format::Q8_0 => "Q8_0",
+            Format::Q4_0 => "Q4_0",
+            Format::Q4_1 => "Q4_1",
+            Format::Q4K => "Q4_K",
+            Format::Q5K => "Q5_K",
+            Format::Q6K => "Q6_K",
+        }
+    }
+
     /// Numbers in a block; 1 for the plain formats.
     pub fn block_len(self) -> usize {
         match self {
@@ -101,13 +149,19 @@ impl Format {
     }
 }
 
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// All tensors of a Llama model. Shapes are `[rows, cols]`, in the terms of [`super::config::LlamaConfig`]; `q = heads * head_dim`, `kv = kv_heads * head_dim`.
 #[derive(Clone, Debug)]
 pub struct Weights {
     /// `[vocab, hidden]`
     pub embedding: Tensor,
     pub layers: Vec<Layer>,
-    /// `[1, hidden]`, F32
+    /// `[1, hidden]`; norms are F32, F16 or BF16
     pub final_norm: Tensor,
     /// `[vocab, hidden]`; the same bytes as `embedding` when tied.
     pub output: Tensor,

@@ -1,0 +1,80 @@
+//! Why a model file was refused, in one line.
+
+use std::{
+    fmt::{self, Write},
+    path::{Path, PathBuf},
+};
+
+/// `FILE: FIELD: found FOUND; supported: SUPPORTED`. Always one line: what a file says is cut short and its control characters are escaped.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ModelError {
+    pub file: PathBuf,
+    /// The metadata key, the tensor or the part of the container.
+    pub field: String,
+    pub found: String,
+    pub supported: String,
+}
+
+impl ModelError {
+    pub(crate) fn new(
+        file: &Path,
+        field: impl Into<String>,
+        found: impl Into<String>,
+        supported: impl Into<String>,
+    ) -> ModelError {
+        ModelError {
+            file: file.to_owned(),
+            field: field.into(),
+            found: found.into(),
+            supported: supported.into(),
+        }
+    }
+}
+
+impl std::error::Error for ModelError {}
+
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        line(f, &self.file.display().to_string(), 1000)?;
+        f.write_str(": ")?;
+        line(f, &self.field, 120)?;
+        f.write_str(": found ")?;
+        line(f, &self.found, 240)?;
+        f.write_str("; supported: ")?;
+        line(f, &self.supported, 240)
+    }
+}
+
+/// At most `limit` characters of `text`, none of them a control character.
+fn line(f: &mut fmt::Formatter<'_>, text: &str, limit: usize) -> fmt::Result {
+    for (index, character) in text.chars().enumerate() {
+        if index == limit {
+            return f.write_char('…');
+        }
+        if character.is_control() {
+            write!(f, "{}", character.escape_default())?;
+        } else {
+            f.write_char(character)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_short_line_whatever_the_file_says() {
+        let error = ModelError::new(
+            Path::new("m.gguf"),
+            "general.name",
+            "a\nb\u{1b}[2J".to_owned() + &"x".repeat(100_000),
+            "text",
+        );
+        let line = error.to_string();
+        assert!(line.starts_with("m.gguf: general.name: found a\\nb\\u{1b}[2Jxxx"));
+        assert!(line.ends_with("x…; supported: text"));
+        assert!(line.len() < 400);
+    }
+}

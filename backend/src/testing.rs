@@ -1,0 +1,24 @@
+//! Tiny models for tests, written by the tests themselves: [`TinyLlama`] has seeded random weights in any format, [`Scripted`] has weights that answer with
+//! given text. Behind the feature `testing`; no part of the product.
+//!
+//! ```
+//! use codex_bridge_backend::{model, testing::TinyLlama};
+//!
+//! let folder = tempfile::tempdir().unwrap();
+//! let path = folder.path().join("tiny.gguf");
+//! TinyLlama { heads: 4, kv_heads: 1, ..TinyLlama::default() }.write_gguf(&path).unwrap();
+//! assert_eq!(model::open(&path).unwrap().config.kv_heads, 1);
+//! ```
+
+pub mod gguf;
+mod huggingface;
+pub mod quantize;
+mod random;
+mod scripted;
+mod tiny;
+mod vocabulary;
+
+pub use random::Random;
+pub use scripted::Scripted;
+pub use tiny::{Matrix, TinyLlama, TinyRope};
+pub use vocabulary::{Kind, Vocabulary};
