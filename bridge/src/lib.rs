@@ -1,4 +1,4 @@
-//! The bridge between Codex and a local model server.
+//! The bridge between Codex and a local model: one behind a server, or one that the bundled engine runs.
 
 #![forbid(unsafe_code)]
 
@@ -7,6 +7,7 @@ pub mod config;
 pub mod headers;
 pub mod health_check;
 pub mod init;
+pub mod inspect;
 pub mod mcp;
 pub mod metrics;
 pub mod pull;

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 pub use self::{
     alias::{Alias, DEFAULT, named},
     bar::Bar,
+    digest::Digest,
     error::Error,
     reference::{HubFile, PackageFile, Reference},
 };
@@ -57,6 +58,11 @@ pub async fn pull(text: &str, places: &Places, report: &Report) -> Result<PathBu
 /// The name can mean nothing.
 pub fn find(text: &str, places: &Places) -> Result<Option<PathBuf>, Error> {
     here(&Reference::read(text, places.home.as_deref())?, places)
+}
+
+/// Whether `text` can only be a path: nothing that could be fetched.
+pub fn is_path(text: &str) -> bool {
+    matches!(Reference::read(text, None), Ok(Reference::Path(_)))
 }
 
 fn here(reference: &Reference, places: &Places) -> Result<Option<PathBuf>, Error> {

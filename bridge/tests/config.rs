@@ -245,8 +245,8 @@ fn a_variable_is_read_as_the_kind_its_key_wants() {
         (
             "CODEX_BRIDGE__UPSTREAM__BUNDLED__MODEL",
             "m.gguf",
-            "/upstream",
-            json!({"bundled": {"model": "m.gguf"}}),
+            "/upstream/bundled/model",
+            json!("m.gguf"),
         ),
     ] {
         let effective = load("a.json", "{}", &[(variable, text)], Flags::default()).effective;
@@ -263,8 +263,8 @@ fn a_higher_layers_upstream_never_gets_the_key_of_a_lower_one() {
     let file =
         r#"{"upstream": {"baseUrl": "http://a/v1", "apiKey": "k-a", "connectTimeout": "3s"}}"#;
     let flags = |url: &str| Flags {
-        listen: None,
         upstream: Some(url.to_owned()),
+        ..Flags::default()
     };
     let upstream = |variables: &[(&str, &str)], flags| {
         load("a.json", file, variables, flags).effective["upstream"].take()
@@ -273,7 +273,11 @@ fn a_higher_layers_upstream_never_gets_the_key_of_a_lower_one() {
         upstream(&[], flags("http://b")),
         json!({"baseUrl": "http://b", "kind": "auto", "connectTimeout": "10s", "idleTimeout": "30m", "waitForReady": "1m"})
     );
-    assert_eq!(upstream(&[], flags("bundled")), json!({"bundled": {}}));
+    assert_eq!(upstream(&[], flags("bundled"))["baseUrl"], Value::Null);
+    assert_eq!(
+        upstream(&[], flags("bundled"))["bundled"]["model"],
+        "smollm2-135m"
+    );
     // A table is merged key by key, and one way to give the key replaces the other.
     let variables = [
         ("CODEX_BRIDGE__UPSTREAM__API_KEY_ENV", "KEY"),

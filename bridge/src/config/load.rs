@@ -30,8 +30,6 @@ pub struct Loaded {
     pub effective: Value,
     /// `effective` without what only repeats a default.
     pub chosen: Value,
-    /// An upstream was named by some layer.
-    pub upstream_given: bool,
 }
 
 impl Sources {
@@ -68,7 +66,6 @@ impl Sources {
             config,
             effective,
             chosen,
-            upstream_given: upstream.is_some(),
         })
     }
 }

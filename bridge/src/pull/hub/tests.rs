@@ -1,0 +1,1 @@
+//! Fetching from a server that does as it is told.
