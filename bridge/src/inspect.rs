@@ -15,7 +15,9 @@ pub fn run(model: &str, context: Option<u64>, places: &Places) -> Result<Vec<Str
     let Some(path) = found else {
         let message = match pull::is_path(model) {
             true => format!("{model}: there is no such file or folder"),
-            false => format!("{model}: not on this machine; `codex-bridge pull {model}` fetches it"),
+            false => {
+                format!("{model}: not on this machine; `codex-bridge pull {model}` fetches it")
+            }
         };
         return Err(Fault {
             message,

@@ -379,12 +379,28 @@ fn the_bundled_engine_with_all_defaults_is_what_runs_when_nothing_is_said() {
         panic!("the bundled engine is the default");
     };
     assert_eq!(
-        (engine.model.as_str(), engine.device, engine.context_length, engine.max_batch, engine.max_queue),
+        (
+            engine.model.as_str(),
+            engine.device,
+            engine.context_length,
+            engine.max_batch,
+            engine.max_queue
+        ),
         ("smollm2-135m", Device::Auto, None, 8, 64)
     );
     assert_eq!(
-        (engine.threads, engine.kv_cache, engine.tools, engine.wait_for_ready),
-        (None, KvCache::Auto, ToolsMode::Auto, Some(Duration::from_secs(600)))
+        (
+            engine.threads,
+            engine.kv_cache,
+            engine.tools,
+            engine.wait_for_ready
+        ),
+        (
+            None,
+            KvCache::Auto,
+            ToolsMode::Auto,
+            Some(Duration::from_secs(600))
+        )
     );
     assert_eq!(
         engine.warm_start,
@@ -395,7 +411,10 @@ fn the_bundled_engine_with_all_defaults_is_what_runs_when_nothing_is_said() {
     );
     assert_eq!(engine.places.hugging_face.as_deref(), Some("http://mirror"));
     assert_eq!(
-        (loaded.config.listen.host.as_str(), loaded.config.listen.port),
+        (
+            loaded.config.listen.host.as_str(),
+            loaded.config.listen.port
+        ),
         ("127.0.0.1", 10901)
     );
 }

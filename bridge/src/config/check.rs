@@ -158,10 +158,12 @@ fn bundled(engine: file::Bundled, environment: &Environment) -> Result<BundledUp
         kv_cache: engine.kv_cache,
         tools: engine.tools,
         // Without a home there is no place for it, and nothing that would need it.
-        warm_start: folder.filter(|_| engine.warm_start).map(|folder| WarmStart {
-            folder,
-            max_bytes: engine.warm_start_bytes.get(),
-        }),
+        warm_start: folder
+            .filter(|_| engine.warm_start)
+            .map(|folder| WarmStart {
+                folder,
+                max_bytes: engine.warm_start_bytes.get(),
+            }),
         wait_for_ready: engine.wait_for_ready.0,
         places,
     })

@@ -83,8 +83,9 @@ impl Sources {
                 place: FLAG.to_owned(),
                 key: "upstream.bundled.model".to_owned(),
                 came: format!("{model:?} beside an HTTP upstream, which serves its own model"),
-                allowed: "a model of the bundled engine is allowed; `--upstream bundled` chooses it"
-                    .to_owned(),
+                allowed:
+                    "a model of the bundled engine is allowed; `--upstream bundled` chooses it"
+                        .to_owned(),
             }),
             (_, Some(flags)) => {
                 flags.set_model(model, FLAG);

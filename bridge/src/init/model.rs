@@ -48,8 +48,20 @@ impl Model {
             }
             UpstreamConfig::Bundled(engine) => look(engine),
         };
-        let name = told("model", wishes.model.clone(), answer.name, &source, ASSUMED_NAME.to_owned());
-        let context = told("context", wishes.context, answer.context, &source, ASSUMED_CONTEXT);
+        let name = told(
+            "model",
+            wishes.model.clone(),
+            answer.name,
+            &source,
+            ASSUMED_NAME.to_owned(),
+        );
+        let context = told(
+            "context",
+            wishes.context,
+            answer.context,
+            &source,
+            ASSUMED_CONTEXT,
+        );
         notes.push(format!("model: {} ({})", name.value, name.origin));
         notes.push(format!("context: {} ({})", context.value, context.origin));
         notes.push(format!(

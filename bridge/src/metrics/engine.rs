@@ -36,7 +36,11 @@ fn encode(status: &BackendStatus, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     for (name, help, count) in [
         ("engine_queued", "Requests that wait", status.queued),
         ("engine_running", "Requests being computed", status.running),
-        ("engine_kv_pages", "Pages of the KV cache", status.pages_total),
+        (
+            "engine_kv_pages",
+            "Pages of the KV cache",
+            status.pages_total,
+        ),
         (
             "engine_kv_pages_used",
             "Pages held by running requests",
@@ -48,7 +52,12 @@ fn encode(status: &BackendStatus, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
             status.pages_cached,
         ),
     ] {
-        gauge(encoder, name, help, i64::try_from(count).unwrap_or(i64::MAX))?;
+        gauge(
+            encoder,
+            name,
+            help,
+            i64::try_from(count).unwrap_or(i64::MAX),
+        )?;
     }
     for (name, help, count) in [
         (
@@ -105,12 +114,7 @@ fn encode(status: &BackendStatus, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     Ok(())
 }
 
-fn gauge(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    value: i64,
-) -> fmt::Result {
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64) -> fmt::Result {
     let gauge = ConstGauge::new(value);
     let encoder = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
     gauge.encode(encoder)

@@ -69,14 +69,22 @@ impl Bar {
         let seconds = state
             .began
             .map_or(0.0, |began| now.duration_since(began).as_secs_f64());
-        let line = line(step, step.done.saturating_sub(state.first), seconds, self.terminal);
+        let line = line(
+            step,
+            step.done.saturating_sub(state.first),
+            seconds,
+            self.terminal,
+        );
         if !self.terminal {
             return Some(format!("{line}\n"));
         }
         let width = line.chars().count();
         let rest = " ".repeat(state.drawn.saturating_sub(width));
         state.drawn = width;
-        Some(format!("\r{line}{rest}{}", if complete { "\n" } else { "" }))
+        Some(format!(
+            "\r{line}{rest}{}",
+            if complete { "\n" } else { "" }
+        ))
     }
 }
 

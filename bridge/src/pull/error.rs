@@ -38,7 +38,9 @@ pub enum Error {
         got: u64,
         total: u64,
     },
-    #[error("{what}: the file has the sha256 {got}, and {expected} was expected; it was thrown away")]
+    #[error(
+        "{what}: the file has the sha256 {got}, and {expected} was expected; it was thrown away"
+    )]
     Checksum {
         what: String,
         expected: String,

@@ -33,12 +33,27 @@ use crate::{
 
 const ENDPOINT: &str = "https://huggingface.co";
 const CONNECT: Duration = Duration::from_secs(10);
-/// The longest silence within an answer.
-const IDLE: Duration = Duration::from_secs(30);
 const MOST_REDIRECTS: usize = 10;
 /// Tries in a row that bring nothing new.
 const TRIES: u32 = 5;
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long is waited for a server.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// The longest silence within an answer.
+    idle: Duration,
+    /// Before the second try; doubled before each further one.
+    pause: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(30),
+            pause: Duration::from_millis(200),
+        }
+    }
+}
 
 /// Fetches the file, and all other parts of a model that is split. The first one is the model's name.
 pub(super) async fn fetch(
@@ -46,12 +61,21 @@ pub(super) async fn fetch(
     places: &Places,
     report: &Report,
 ) -> Result<PathBuf, Error> {
+    fetch_patiently(file, places, report, Patience::default()).await
+}
+
+async fn fetch_patiently(
+    file: &HubFile,
+    places: &Places,
+    report: &Report,
+    patience: Patience,
+) -> Result<PathBuf, Error> {
     let parts = file.parts()?;
     let mut paths = Vec::new();
     for part in &parts {
         let path = store::place(places, &part.place())?;
         if let Some(slot) = Slot::claim(&path).await? {
-            let source = Source::new(part, places)?;
+            let source = Source::new(part, places, patience)?;
             source.fetch(slot, report).await?;
         }
         paths.push(path);
@@ -65,6 +89,7 @@ struct Source<'a> {
     token: Option<&'a Secret>,
     given: Option<Digest>,
     name: String,
+    patience: Patience,
 }
 
 /// An answer with a body, and what was learnt on the way to it.
@@ -97,7 +122,7 @@ struct Growing {
 }
 
 impl<'a> Source<'a> {
-    fn new(file: &HubFile, places: &'a Places) -> Result<Self, Error> {
+    fn new(file: &HubFile, places: &'a Places, patience: Patience) -> Result<Self, Error> {
         let endpoint = places.hugging_face.as_deref().unwrap_or(ENDPOINT);
         let wrong = |problem: &str| Error::Fetch {
             url: endpoint.to_owned(),
@@ -120,12 +145,13 @@ impl<'a> Source<'a> {
             token: places.hugging_face_token.as_ref(),
             given: file.sha256,
             name: name.to_owned(),
+            patience,
         })
     }
 
     async fn fetch(&self, slot: Slot, report: &Report) -> Result<(), Error> {
         let mut growing: Option<Growing> = None;
-        let mut pause = FIRST_PAUSE;
+        let mut pause = self.patience.pause;
         let mut idle_tries = 0;
         loop {
             let before = growing.as_ref().map_or(0, |growing| growing.length);
@@ -136,7 +162,7 @@ impl<'a> Source<'a> {
             };
             let got = growing.as_ref().map_or(0, |growing| growing.length);
             if got > before {
-                (idle_tries, pause) = (0, FIRST_PAUSE);
+                (idle_tries, pause) = (0, self.patience.pause);
             }
             idle_tries += 1;
             if idle_tries >= TRIES {
@@ -167,7 +193,10 @@ impl<'a> Source<'a> {
         growing: &mut Option<Growing>,
         report: &Report,
     ) -> Result<(Option<Digest>, Option<u64>), (Try, Option<u64>)> {
-        let mut answer = self.ask(slot, growing).await.map_err(|fault| (fault, None))?;
+        let mut answer = self
+            .ask(slot, growing)
+            .await
+            .map_err(|fault| (fault, None))?;
         let size = answer.size;
         let read = self.read(slot, growing, &mut answer, report).await;
         match read {
@@ -236,7 +265,9 @@ impl<'a> Source<'a> {
                 }
                 StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
                     restart(growing).map_err(|error| slot.write_error(0, error))?;
-                    Err(Try::Again(format!("the server answered {status} to a range")))
+                    Err(Try::Again(format!(
+                        "the server answered {status} to a range"
+                    )))
                 }
                 status => Err(self.refused(status)),
             };
@@ -254,13 +285,16 @@ impl<'a> Source<'a> {
         if from > 0 {
             request = request.header(header::RANGE, format!("bytes={from}-"));
         }
-        match tokio::time::timeout(IDLE, request.send()).await {
+        match tokio::time::timeout(self.patience.idle, request.send()).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(Try::Again(format!(
                 "cannot be reached: {}",
                 root_cause(&error)
             ))),
-            Err(_) => Err(Try::Again(format!("no answer in {} s", IDLE.as_secs()))),
+            Err(_) => Err(Try::Again(format!(
+                "no answer in {} s",
+                self.patience.idle.as_secs()
+            ))),
         }
     }
 
@@ -299,12 +333,18 @@ impl<'a> Source<'a> {
                 done: growing.length,
                 total,
             });
-            let chunk = match tokio::time::timeout(IDLE, answer.response.chunk()).await {
-                Ok(Ok(Some(chunk))) => chunk,
-                Ok(Ok(None)) => break,
-                Ok(Err(error)) => return Err(Try::Again(root_cause(&error))),
-                Err(_) => return Err(Try::Again(format!("silent for {} s", IDLE.as_secs()))),
-            };
+            let chunk =
+                match tokio::time::timeout(self.patience.idle, answer.response.chunk()).await {
+                    Ok(Ok(Some(chunk))) => chunk,
+                    Ok(Ok(None)) => break,
+                    Ok(Err(error)) => return Err(Try::Again(root_cause(&error))),
+                    Err(_) => {
+                        return Err(Try::Again(format!(
+                            "silent for {} s",
+                            self.patience.idle.as_secs()
+                        )));
+                    }
+                };
             growing
                 .push(&chunk)
                 .map_err(|error| slot.write_error(total.unwrap_or(0), error))?;

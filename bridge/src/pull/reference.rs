@@ -266,7 +266,8 @@ mod tests {
         ] {
             let problem = read(text).unwrap_err();
             assert!(
-                problem.starts_with(&format!("{text:?} names no model: ")) && !problem.contains('\n'),
+                problem.starts_with(&format!("{text:?} names no model: "))
+                    && !problem.contains('\n'),
                 "{problem}"
             );
         }

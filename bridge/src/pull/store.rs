@@ -73,7 +73,10 @@ impl Slot {
 
     /// Where the file grows. With a known checksum an earlier part of it may be there.
     pub(super) fn partial(&self, sha256: Option<&Digest>) -> PathBuf {
-        let name = sha256.map_or_else(|| "new".to_owned(), |digest| to_hex(digest)[..16].to_owned());
+        let name = sha256.map_or_else(
+            || "new".to_owned(),
+            |digest| to_hex(digest)[..16].to_owned(),
+        );
         beside(&self.path, &format!(".{name}.part"))
     }
 

@@ -92,7 +92,13 @@ async fn wait_or_fail(
     }
     // Until the server is known, life signs are filled as for llama-server unless the configuration says otherwise.
     let repair = Target::assumed(settings.kind).needs_repair();
-    let rewriter = rewriter(&call.state, request, prepared.translation().clone(), repair, None);
+    let rewriter = rewriter(
+        &call.state,
+        request,
+        prepared.translation().clone(),
+        repair,
+        None,
+    );
     let waiting = call.clone();
     let connecting = Box::pin(SyncFuture::new(async move {
         let sent = waiting.wait_and_send(prepared, until, fault).await;
@@ -155,7 +161,10 @@ async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<R
             target.context,
         );
         rewriter.invent_no_phases();
-        let (address, idle) = (call.upstream().address(), call.upstream().settings().idle_timeout);
+        let (address, idle) = (
+            call.upstream().address(),
+            call.upstream().settings().idle_timeout,
+        );
         let body = wire::body(answer);
         let end = collect::collect(&call.state, &address, idle, body, rewriter).await?;
         collect::finished(request, end)?

@@ -15,7 +15,11 @@ fn a_name_that_means_nothing_is_status_66() {
         &["--listen", "127.0.0.1:0", "--model", "no-such-model"],
     ] {
         let (status, stdout, stderr) = told(&codex_bridge(arguments, &[]));
-        assert_eq!((status, stdout.as_str()), (Some(66), ""), "{arguments:?}: {stderr}");
+        assert_eq!(
+            (status, stdout.as_str()),
+            (Some(66), ""),
+            "{arguments:?}: {stderr}"
+        );
         let last = stderr.lines().last().unwrap_or_default();
         assert!(
             last.starts_with("\"no-such-model\" names no model: ") && last.contains(listed),
@@ -80,7 +84,10 @@ fn what_cannot_be_fetched_is_status_69_and_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().display().to_string();
     // Port 1 is reserved for a service that nobody runs.
-    let variables = [("HOME", home.as_str()), ("HF_ENDPOINT", "http://127.0.0.1:1")];
+    let variables = [
+        ("HOME", home.as_str()),
+        ("HF_ENDPOINT", "http://127.0.0.1:1"),
+    ];
     let (status, stdout, stderr) = told(&codex_bridge(&["pull", "hf:a/b/m.gguf"], &variables));
     assert_eq!((status, stdout.as_str()), (Some(69), ""), "{stderr}");
     assert!(

@@ -139,7 +139,11 @@ mod tests {
         let told = describe(&engine(), Condition::Ready { model, status });
         assert_eq!(told["context"], 4096);
         assert_eq!(
-            [&told["engine"]["device"], &told["engine"]["queue"], &told["engine"]["pages"]],
+            [
+                &told["engine"]["device"],
+                &told["engine"]["queue"],
+                &told["engine"]["pages"]
+            ],
             [
                 &json!({"name": "cpu (scalar, 3 threads)", "threads": 3}),
                 &json!({"waiting": 1, "running": 2}),

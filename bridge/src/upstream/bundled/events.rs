@@ -33,10 +33,7 @@ impl Stream for Events {
     type Item = Result<Bytes, String>;
 
     /// All events that are ready, in one chunk.
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let responding = self.responding.get_mut();
         let mut text = BytesMut::new();
         while text.len() < BATCH {
@@ -81,7 +78,10 @@ mod tests {
             .push(text.freeze(), |frame| {
                 let incoming = incoming::read(frame.as_str()).unwrap();
                 let name = incoming.name.unwrap().into_owned();
-                read.push((name, serde_json::from_str::<Object>(&incoming.data).unwrap()));
+                read.push((
+                    name,
+                    serde_json::from_str::<Object>(&incoming.data).unwrap(),
+                ));
             })
             .unwrap();
         assert_eq!(read, [("response.completed".to_owned(), event)]);
