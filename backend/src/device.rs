@@ -52,8 +52,10 @@ pub struct SampleRow<'a> {
     /// Rows are numbered over the spans of the last forward, in order.
     pub row: usize,
     pub params: &'a SamplingParams,
-    /// Tokens that penalties count, oldest first; those of a draft before this row included.
+    /// Tokens that penalties count, oldest first: the prompt, what was generated, and the part of a draft before this row.
     pub history: &'a [u32],
+    /// Tokens of the prompt at the start of `history`. The repetition penalty counts them, presence and frequency don't.
+    pub prompt: usize,
     /// Bit `t` of word `t / 32` set: token `t` may come. `None`: all may.
     pub mask: Option<&'a TokenMask>,
     /// Position of the token that is drawn: with the seed it is all the randomness there is, so that neither the batch nor a draft changes the draw.
@@ -84,6 +86,13 @@ pub struct DeviceError {
 }
 
 /// A processor with the weights loaded and a pool of KV pages. Owned by the engine's thread.
+///
+/// **Numbers must not depend on company.** For given weights, the bits of a row of logits, and of the keys and values of a token, are a function of the
+/// sequence's tokens up to there and nothing else: not of the other spans of the batch, their number or order, not of where a prompt was cut into chunks,
+/// not of whether a token ran alone, at the end of a chunk or as part of a draft, not of which pages hold its past, nor of threads. The engine leans on
+/// it: text is the same alone and in a crowd, with and without drafts, after a preemption, from cached pages and from computed ones. So a kernel must sum
+/// in an order that only the model's shape fixes; splitting the work over rows, heads or output columns is free, over the summed dimension is not, unless
+/// the split is by fixed blocks.
 pub trait Device: Debug + Send {
     fn caps(&self) -> &Caps;
 
@@ -92,7 +101,7 @@ pub trait Device: Debug + Send {
     /// Spans are of different sequences, or of the same prefix read-only: no two write the same page.
     fn forward(&mut self, spans: &[Span<'_>]) -> Result<(), DeviceError>;
 
-    /// Draws a token from each row. `out` is cleared first and has an entry for each row, in order.
+    /// Draws a token from each of the given rows of the last forward; rows may be left out. `out` is cleared first and has an entry for each row, in order.
     fn sample(&mut self, rows: &[SampleRow<'_>], out: &mut Vec<Sampled>)
     -> Result<(), DeviceError>;
 

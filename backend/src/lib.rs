@@ -12,8 +12,13 @@ pub mod backend;
 pub mod call_syntax;
 pub mod device;
 pub mod engine;
+pub mod grammar;
+mod kv;
 pub mod model;
+pub mod prompt;
+pub mod parse;
 pub mod respond;
 pub mod sample;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod tokenizer;

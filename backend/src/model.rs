@@ -8,17 +8,23 @@ use std::path::{Path, PathBuf};
 
 use crate::sample::SamplingParams;
 
+mod bind;
 pub mod config;
 mod error;
 pub mod file;
+mod finite;
+mod gguf;
+mod identity;
 pub(crate) mod names;
 pub mod plan;
 pub mod quant;
+mod template;
 pub mod weights;
 
 pub use error::ModelError;
 
 use config::LlamaConfig;
+use error::Fault;
 use weights::Weights;
 
 /// An opened model. The weights stay mapped for as long as any [`weights::Tensor`] of it lives.
@@ -105,15 +111,56 @@ impl Default for GenerationDefaults {
     }
 }
 
+/// Sampling values as a file states them.
+#[derive(Debug)]
+struct Stated {
+    temperature: Option<f32>,
+    top_k: Option<usize>,
+    top_p: Option<f32>,
+    min_p: Option<f32>,
+    repetition_penalty: Option<f32>,
+}
+
+impl GenerationDefaults {
+    /// Takes what is stated over. `prefix` leads to the field, for messages.
+    fn set(&mut self, prefix: &str, stated: &Stated) -> Result<(), Fault> {
+        let sampling = &mut self.sampling;
+        for (field, value, allowed, target) in [
+            (
+                "temperature",
+                stated.temperature,
+                0.0..=100.0,
+                &mut sampling.temperature,
+            ),
+            ("top_p", stated.top_p, 0.0..=1.0, &mut sampling.top_p),
+            ("min_p", stated.min_p, 0.0..=1.0, &mut sampling.min_p),
+            // It divides.
+            (
+                "repetition_penalty",
+                stated.repetition_penalty,
+                0.01..=100.0,
+                &mut sampling.repetition_penalty,
+            ),
+        ] {
+            let Some(value) = value else { continue };
+            if !allowed.contains(&value) {
+                return Err(Fault::new(
+                    format_args!("{prefix}{field}"),
+                    value,
+                    format_args!("{} to {}", allowed.start(), allowed.end()),
+                ));
+            }
+            *target = value;
+        }
+        sampling.top_k = stated.top_k.unwrap_or(sampling.top_k);
+        Ok(())
+    }
+}
+
 /// Opens a GGUF file (the first of a split one) or a Hugging Face folder.
 ///
-/// Checks everything that can be checked without computing: container, shapes against the configuration, finite block scales. Memory is bounded by
-/// the metadata; weights are only mapped.
+/// Checks everything that can be checked without computing: container, shapes against the configuration, finite block scales (all of them up to 2 GiB of
+/// weights, an even sample beyond). Memory is bounded by the metadata; weights are only mapped.
 pub fn open(path: &Path) -> Result<Model, ModelError> {
-    Err(ModelError::new(
-        path,
-        "model",
-        "a file",
-        "nothing yet: the readers follow in the next commits",
-    ))
+    gguf::open(path)
 }

@@ -32,7 +32,8 @@ pub enum Output {
         done: usize,
         total: usize,
     },
-    /// Tokens of one step, several when a draft was accepted or a grammar left no choice. Never an end token.
+    /// Tokens of one step, several when a draft was accepted or a grammar left no choice. Never an end token. A token that a grammar forced was not
+    /// drawn: its logprob is 0 and it has no alternatives.
     Tokens(Vec<Sampled>),
     Finished {
         reason: Finish,
@@ -67,6 +68,9 @@ pub struct Usage {
 /// Why a request was not taken.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SubmitError {
+    /// A field of the request is outside of what is allowed; the message names it.
+    #[error("{0}")]
+    Invalid(String),
     #[error("the prompt has {prompt} tokens, and the context of this model is {context} tokens")]
     ContextExceeded { prompt: usize, context: usize },
     /// All slots of the queue are taken; a guess in seconds at when one frees.

@@ -1,5 +1,7 @@
 //! The shape of a Llama-family model, whichever file format it came from.
 
+use super::error::Fault;
+
 /// Everything the forward pass needs to know beside the weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlamaConfig {
@@ -50,4 +52,76 @@ pub enum RopeScaling {
     },
     /// Each frequency is divided by its own factor, `[dim / 2]`: GGUF's `rope_freqs.weight`, or computed from `rope_scaling` of type `llama3`.
     Factors(Vec<f32>),
+}
+
+/// What a container calls each field, for messages.
+#[derive(Debug)]
+pub(super) struct Fields {
+    pub(super) vocab: &'static str,
+    pub(super) layers: &'static str,
+    pub(super) hidden: &'static str,
+    pub(super) ffn: &'static str,
+    pub(super) heads: &'static str,
+    pub(super) kv_heads: &'static str,
+    pub(super) head_dim: &'static str,
+    pub(super) context: &'static str,
+    pub(super) norm_eps: &'static str,
+    pub(super) rope_base: &'static str,
+    pub(super) rope_dim: &'static str,
+    pub(super) rope_scaling: &'static str,
+}
+
+impl LlamaConfig {
+    /// Refuses what no Llama is. The limits are far above every known model, and low enough that no product of two or three sizes overflows 64 bits.
+    pub(super) fn check(&self, fields: &Fields) -> Result<(), Fault> {
+        for (field, size, most) in [
+            (fields.vocab, self.vocab, 1 << 22),
+            (fields.layers, self.layers, 1024),
+            (fields.hidden, self.hidden, 1 << 18),
+            (fields.ffn, self.ffn, 1 << 20),
+            (fields.heads, self.heads, 1024),
+            (fields.kv_heads, self.kv_heads, 1024),
+            (fields.head_dim, self.head_dim, 1024),
+            (fields.context, self.context, 1 << 28),
+        ] {
+            if !(1..=most).contains(&size) {
+                return Err(Fault::new(field, size, format_args!("1 to {most}")));
+            }
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return Err(Fault::new(
+                fields.kv_heads,
+                format_args!("{} for {} query heads", self.kv_heads, self.heads),
+                "a divisor of the number of query heads",
+            ));
+        }
+        if !self.head_dim.is_multiple_of(2) {
+            return Err(Fault::new(fields.head_dim, self.head_dim, "even numbers"));
+        }
+        if self.rope.dim != self.head_dim {
+            return Err(Fault::new(
+                fields.rope_dim,
+                self.rope.dim,
+                format_args!("{}, the length of a head", self.head_dim),
+            ));
+        }
+        let factor = match self.rope.scaling {
+            RopeScaling::Linear { factor } => factor,
+            RopeScaling::None | RopeScaling::Factors(_) => 1.0,
+        };
+        for (field, number, most) in [
+            (fields.norm_eps, self.norm_eps, 1.0),
+            (fields.rope_base, self.rope.base, 1e12),
+            (fields.rope_scaling, factor, 1e6),
+        ] {
+            if !(number > 0.0 && number <= most) {
+                return Err(Fault::new(
+                    field,
+                    number,
+                    format_args!("above 0, at most {most}"),
+                ));
+            }
+        }
+        Ok(())
+    }
 }

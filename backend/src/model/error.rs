@@ -15,20 +15,40 @@ pub struct ModelError {
     pub supported: String,
 }
 
-impl ModelError {
+/// A [`ModelError`] before the file is known: what parsers of bytes return.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Fault {
+    field: String,
+    found: String,
+    supported: String,
+}
+
+impl Fault {
     pub(crate) fn new(
-        file: &Path,
-        field: impl Into<String>,
-        found: impl Into<String>,
-        supported: impl Into<String>,
-    ) -> ModelError {
-        ModelError {
-            file: file.to_owned(),
-            field: field.into(),
-            found: found.into(),
-            supported: supported.into(),
+        field: impl fmt::Display,
+        found: impl fmt::Display,
+        supported: impl fmt::Display,
+    ) -> Fault {
+        Fault {
+            field: field.to_string(),
+            found: found.to_string(),
+            supported: supported.to_string(),
         }
     }
+
+    pub(crate) fn in_file(self, file: &Path) -> ModelError {
+        ModelError {
+            file: file.to_owned(),
+            field: self.field,
+            found: self.found,
+            supported: self.supported,
+        }
+    }
+}
+
+/// The file itself could not be read.
+pub(crate) fn unreadable(file: &Path, error: &std::io::Error) -> ModelError {
+    Fault::new("file", error, "a readable file").in_file(file)
 }
 
 impl std::error::Error for ModelError {}
@@ -66,12 +86,8 @@ mod tests {
 
     #[test]
     fn an_error_is_one_short_line_whatever_the_file_says() {
-        let error = ModelError::new(
-            Path::new("m.gguf"),
-            "general.name",
-            "a\nb\u{1b}[2J".to_owned() + &"x".repeat(100_000),
-            "text",
-        );
+        let found = "a\nb\u{1b}[2J".to_owned() + &"x".repeat(100_000);
+        let error = Fault::new("general.name", found, "text").in_file(Path::new("m.gguf"));
         let line = error.to_string();
         assert!(line.starts_with("m.gguf: general.name: found a\\nb\\u{1b}[2Jxxx"));
         assert!(line.ends_with("x…; supported: text"));

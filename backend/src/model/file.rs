@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io,
-    ops::Deref,
+    ops::{Deref, Range},
     path::{Path, PathBuf},
 };
 
@@ -33,6 +33,35 @@ impl Mapped {
         })
     }
 
+    /// Drops the pages of `range` from this process's memory once they have been copied elsewhere; reading them again fetches them from the page cache or
+    /// the disk. Pages that lie only partly in the range stay. A failure costs memory only and is not reported.
+    pub fn release(&self, range: Range<usize>) {
+        let page = page_size();
+        let from = range.start.next_multiple_of(page);
+        let to = if range.end == self.map.len() {
+            range.end
+        } else {
+            range.end / page * page
+        };
+        if from < to && to <= self.map.len() {
+            // SAFETY: the range lies in the map, and the map is of a file and never written to, so that dropped pages come back with the same bytes.
+            drop(unsafe {
+                self.map
+                    .unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, from, to - from)
+            });
+        }
+    }
+
+    /// Lets the system read `range` ahead. Only a hint.
+    pub fn will_need(&self, range: Range<usize>) {
+        if !range.is_empty() && range.end <= self.map.len() {
+            drop(
+                self.map
+                    .advise_range(memmap2::Advice::WillNeed, range.start, range.len()),
+            );
+        }
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -44,4 +73,10 @@ impl Deref for Mapped {
     fn deref(&self) -> &[u8] {
         &self.map
     }
+}
+
+fn page_size() -> usize {
+    // SAFETY: `sysconf` reads a constant of the system.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096).max(4096)
 }

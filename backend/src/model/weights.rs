@@ -50,9 +50,24 @@ impl Tensor {
         }
     }
 
+    /// Are these the same bytes of the same file?
+    pub fn is_same(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.file, &other.file) && self.range == other.range
+    }
+
     /// All bytes, `rows * format.row_bytes(cols)`.
     pub fn bytes(&self) -> &[u8] {
         &self.file[self.range.clone()]
+    }
+
+    /// See [`Mapped::release`]: for when the tensor has been repacked.
+    pub fn release(&self) {
+        self.file.release(self.range.clone());
+    }
+
+    /// See [`Mapped::will_need`].
+    pub fn will_need(&self) {
+        self.file.will_need(self.range.clone());
     }
 
     pub fn row(&self, row: usize) -> &[u8] {
@@ -97,6 +112,11 @@ impl Format {
             Format::Q6K => 14,
             Format::Bf16 => 30,
         }
+    }
+
+    /// All names, for messages.
+    pub(crate) fn list() -> String {
+        Format::ALL.map(Format::name).join(", ")
     }
 
     pub fn from_ggml_id(id: u32) -> Option<Format> {
@@ -187,4 +207,70 @@ pub struct Layer {
     pub up: Tensor,
     /// `[hidden, ffn]`
     pub down: Tensor,
+}
+
+impl Weights {
+    /// Every tensor once: `output` is left out where it is the embedding.
+    pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        let tied = self.output.is_same(&self.embedding);
+        let output = (!tied).then_some(&self.output);
+        [&self.embedding, &self.final_norm]
+            .into_iter()
+            .chain(output)
+            .chain(self.layers.iter().flat_map(Layer::tensors))
+    }
+
+    /// Numbers in all tensors.
+    pub fn parameters(&self) -> u64 {
+        self.tensors()
+            .map(|tensor| tensor.rows as u64 * tensor.cols as u64)
+            .sum()
+    }
+
+    /// Bytes of all tensors.
+    pub fn bytes(&self) -> u64 {
+        self.tensors()
+            .map(|tensor| tensor.bytes().len() as u64)
+            .sum()
+    }
+
+    /// Formats that occur, with tensors and bytes, most bytes first.
+    pub fn formats(&self) -> Vec<(Format, usize, u64)> {
+        let mut formats: Vec<_> = Format::ALL
+            .into_iter()
+            .map(|format| {
+                self.tensors()
+                    .filter(|tensor| tensor.format == format)
+                    .fold((format, 0, 0), |(format, count, bytes), tensor| {
+                        (format, count + 1, bytes + tensor.bytes().len() as u64)
+                    })
+            })
+            .filter(|(_, count, _)| *count > 0)
+            .collect();
+        formats.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
+        formats
+    }
+
+    /// The format with most bytes.
+    pub fn main_format(&self) -> Format {
+        self.formats()
+            .first()
+            .map_or(self.embedding.format, |(format, _, _)| *format)
+    }
+}
+
+impl Layer {
+    pub fn tensors(&self) -> [&Tensor; 9] {
+        [
+            &self.attention_norm,
+            &self.q,
+            &self.k,
+            &self.v,
+            &self.attention_output,
+            &self.ffn_norm,
+            &self.gate,
+            &self.up,
+            &self.down,
+        ]
+    }
 }
