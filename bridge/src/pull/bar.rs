@@ -29,6 +29,7 @@ struct State {
     first: u64,
     /// Columns of the line on the terminal.
     drawn: usize,
+    complete: bool,
 }
 
 impl Bar {
@@ -49,7 +50,10 @@ impl Bar {
 
     fn draw(&self, step: &Step, now: Instant) -> Option<String> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = false;
         if state.what != step.what {
+            // The line before was of another file and is left as it stands.
+            opened = self.terminal && state.drawn > 0 && !state.complete;
             *state = State {
                 what: step.what.clone(),
                 began: Some(now),
@@ -96,7 +100,10 @@ fn line(step: &Step, came: u64, seconds: f64, bar: bool) -> String {
         String::new()
     };
     let Some(total) = step.total.filter(|total| *total > 0) else {
-        return format!("{}: {}{speed}", step.what, bytes(step.done));
+        return match step.done {
+            0 => format!("{}: beginning", step.what),
+            done => format!("{}: {}{speed}", step.what, bytes(done)),
+        };
     };
     let part = step.done.min(total) as f64 / total as f64;
     let filled = (part * WIDTH as f64) as usize;

