@@ -8,9 +8,20 @@
 //! nobody else's; dropping a [`Generation`] cancels it at the next step; whatever happens, a generation that isn't dropped ends with [`Output::Finished`].
 
 pub mod constraint;
+mod cost;
+mod draft;
 mod handle;
+mod masks;
 pub mod request;
+mod scheduler;
+mod sequence;
 mod shared;
+mod step;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod warm;
 mod worker;
 
 use std::{path::PathBuf, time::Duration};

@@ -8,22 +8,40 @@
 //! Invariants: schemas and grammars come from clients and are not trusted, so each is limited before it is compiled, and ends in an answer or in a
 //! [`GrammarError`] that names the tool and the field; one tool's odd schema never costs another tool its constraint; nothing here panics outwards.
 
+mod calls;
+pub mod check;
 pub mod choice;
+mod compile;
+mod custom;
+mod escape;
+mod lazy;
+mod limits;
+mod relax;
+mod schema;
 pub mod tools;
 pub mod vocabulary;
+mod walk;
 
-use protocol::{ApiError, FieldError};
+#[cfg(test)]
+mod tests;
 
+use std::sync::{Arc, Mutex};
+
+pub use check::{Checked, Checker};
 pub use choice::{Choice, TextFormat};
+use compile::{Cache, Compiler, Order};
+use protocol::{ApiError, FieldError};
 pub use tools::{Input, Syntax, Tool, ToolSet};
 pub use vocabulary::Vocabulary;
+use walk::Walk;
 
 use crate::{call_syntax::CallSyntax, engine::constraint::Constraint};
 
 /// The grammar compiler of one model. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Grammars {
-    vocabulary: std::sync::Arc<Vocabulary>,
+    compiler: Arc<Compiler>,
+    cache: Arc<Mutex<Cache>>,
 }
 
 /// A part of a tool's schema that the grammar cannot hold the model to. What is generated may break it, and nothing else.
@@ -68,18 +86,20 @@ impl Grammars {
     /// # Errors
     /// A vocabulary that contradicts itself.
     pub fn new(vocabulary: Vocabulary) -> Result<Self, GrammarError> {
-        vocabulary
-            .token_env()
-            .map_err(|problem| FieldError::new("tokenizer", problem))?;
+        let compiler =
+            Compiler::new(vocabulary).map_err(|problem| FieldError::new("tokenizer", problem))?;
         Ok(Grammars {
-            vocabulary: std::sync::Arc::new(vocabulary),
+            compiler: Arc::new(compiler),
+            cache: Arc::default(),
         })
     }
 
     /// The constraint of a request, `None` where any text will do, and what of the tools' schemas it does not hold.
     ///
+    /// Blocks for up to 4 s, mostly for some milliseconds, and less for a tool list that came before.
+    ///
     /// # Errors
-    /// A choice of a tool that is not there; a schema or grammar beyond the limits; `text.format` that cannot be compiled whole.
+    /// A choice of a tool that is not there; a schema or grammar beyond the limits; a grammar that is none; a `text.format` that cannot be compiled whole.
     #[allow(clippy::type_complexity)]
     pub fn constraint(
         &self,
@@ -89,6 +109,37 @@ impl Grammars {
         format: &TextFormat,
         syntax: CallSyntax,
     ) -> Result<(Option<Box<dyn Constraint>>, Vec<Relaxed>), GrammarError> {
-        todo!()
+        choice.check(tools)?;
+        let order = Order {
+            tools: tools.clone(),
+            choice: choice.clone(),
+            parallel,
+            format: format.clone(),
+            syntax,
+        };
+        order.check_limits()?;
+        if order.is_free() {
+            return Ok((None, Vec::new()));
+        }
+        let key = order.key();
+        let cached = lock(&self.cache).get(key);
+        let compiled = match cached {
+            Some(compiled) => compiled,
+            None => {
+                let compiled = Compiler::run(&self.compiler, order)?;
+                lock(&self.cache).put(key, compiled.clone());
+                compiled
+            }
+        };
+        let walk = Walk::new(compiled.plan)
+            .map_err(|error| FieldError::new("tools", error.to_string()))?;
+        Ok((Some(Box::new(walk)), compiled.relaxed.to_vec()))
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // The cache is whole between any two statements, so a panic elsewhere leaves nothing half done.
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

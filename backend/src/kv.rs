@@ -9,6 +9,7 @@ mod radix;
 mod tests;
 
 pub(crate) use pages::{Counts, Page, PageList};
+pub(crate) use radix::common_start;
 
 use self::{pages::Pool, radix::Radix};
 use crate::device::{Device, DeviceError, PAGE_TOKENS};

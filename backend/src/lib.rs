@@ -10,11 +10,14 @@
 
 pub mod backend;
 pub mod call_syntax;
+pub mod cpu;
 pub mod device;
 pub mod engine;
 pub mod grammar;
 mod kv;
 pub mod model;
+#[cfg(any(test, feature = "testing"))]
+pub mod oracle;
 pub mod prompt;
 pub mod parse;
 pub mod respond;

@@ -14,10 +14,12 @@ mod error;
 pub mod file;
 mod finite;
 mod gguf;
+mod hf;
 mod identity;
 pub(crate) mod names;
 pub mod plan;
 pub mod quant;
+mod safetensors;
 mod template;
 pub mod weights;
 
@@ -162,5 +164,19 @@ impl GenerationDefaults {
 /// Checks everything that can be checked without computing: container, shapes against the configuration, finite block scales (all of them up to 2 GiB of
 /// weights, an even sample beyond). Memory is bounded by the metadata; weights are only mapped.
 pub fn open(path: &Path) -> Result<Model, ModelError> {
+    if path.is_dir() {
+        return hf::open(path);
+    }
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "safetensors")
+    {
+        let fault = Fault::new(
+            "file",
+            "safetensors alone",
+            "the folder it lies in, with config.json and tokenizer.json",
+        );
+        return Err(fault.in_file(path));
+    }
     gguf::open(path)
 }

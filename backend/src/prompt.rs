@@ -9,11 +9,22 @@
 //! Invariants: text from a request never becomes a control token; the tokens of a turn are a prefix of those of the next turn, as far as the model's
 //! template allows it, so that the prefix cache works; the same request always gives the same tokens.
 
+mod compact;
 mod conversation;
+mod date;
+mod environment;
+mod escape;
+mod families;
+mod habits;
+mod messages;
+mod python;
 mod template;
+#[cfg(test)]
+pub(crate) mod testing;
 mod tools;
 
-pub use conversation::{Call, Conversation, Turn};
+pub use conversation::{Call, Conversation, Images, Turn};
+pub use date::Date;
 pub use template::{RenderOptions, Rendered, Template, TemplateOptions, Thinking};
 pub use tools::{Tool, Tools, ToolsMode};
 
@@ -37,3 +48,6 @@ impl PromptError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

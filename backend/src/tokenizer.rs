@@ -42,6 +42,8 @@ struct Inner {
     /// Bytes of token `t` are `bytes[starts[t]..starts[t + 1]]`.
     bytes: Vec<u8>,
     starts: Vec<u32>,
+    /// Spellings that are not plain.
+    markup: Vec<String>,
     /// Spellings of control and user-defined tokens.
     spelled: HashMap<u32, String>,
     bos: Option<u32>,
@@ -117,6 +119,11 @@ impl Tokenizer {
         let inner = Inner {
             template: Spellings::new(spelled.iter().copied()),
             plain: Spellings::new(spelled.iter().copied().filter(|entry| entry.is_plain())),
+            markup: spelled
+                .iter()
+                .filter(|entry| !entry.is_plain())
+                .map(|entry| entry.text.to_owned())
+                .collect(),
             kinds: vocabulary.entries.iter().map(|entry| entry.kind).collect(),
             bytes,
             starts,
@@ -159,7 +166,7 @@ impl Tokenizer {
     pub fn encode_template(&self, text: &str) -> Vec<u32> {
         let mut tokens = Vec::with_capacity(text.len() / 3);
         let mut first = true;
-        self.split(text, |piece| {
+        self.split(text, |piece, _| {
             match piece {
                 Piece::Text(text) => self.encode_fragment(text, first, &mut tokens),
                 Piece::Token(token) => tokens.push(token),
@@ -169,8 +176,8 @@ impl Tokenizer {
         tokens
     }
 
-    /// Cuts a template's text at its control and user-defined tokens, leftmost and longest first.
-    pub(crate) fn split<'a>(&self, text: &'a str, each: impl FnMut(Piece<'a>)) {
+    /// Cuts a template's text at its control and user-defined tokens, leftmost and longest first. Each piece comes with the byte it ends before.
+    pub(crate) fn split<'a>(&self, text: &'a str, each: impl FnMut(Piece<'a>, usize)) {
         self.inner.template.split(text, each);
     }
 
@@ -181,7 +188,7 @@ impl Tokenizer {
             return;
         }
         let mut first = first;
-        self.inner.plain.split(text, |piece| {
+        self.inner.plain.split(text, |piece, _| {
             match piece {
                 Piece::Text(text) => self.inner.encoder.encode(text, first, tokens),
                 Piece::Token(token) => tokens.push(token),
@@ -191,8 +198,8 @@ impl Tokenizer {
     }
 
     /// The spellings that text from a request must not bring into a rendered template.
-    pub(crate) fn spellings(&self) -> &Spellings {
-        &self.inner.template
+    pub(crate) fn markup(&self) -> impl Iterator<Item = &str> {
+        self.inner.markup.iter().map(String::as_str)
     }
 
     /// The bytes a token stands for in the output; empty for control tokens and for ids beyond the vocabulary. One token may be a part of a character.

@@ -214,6 +214,148 @@ fn sampling_defaults_come_from_the_file_or_are_those_of_llama_3() {
     );
 }
 
+fn folder(tiny: &TinyLlama, shards: usize) -> (TempDir, Model) {
+    let folder = tempfile::tempdir().unwrap();
+    tiny.write_hf(folder.path(), shards).unwrap();
+    let model = model::open(folder.path()).unwrap();
+    (folder, model)
+}
+
+/// GGUF's order of the rows of Q and K: the two that turn together lie side by side.
+fn interleaved(rows: &[f32], cols: usize, head_dim: usize) -> Vec<f32> {
+    let mut out = rows.to_vec();
+    let half = head_dim / 2;
+    for (from, row) in rows.chunks_exact(cols).enumerate() {
+        let (head, within) = (from / head_dim, from % head_dim);
+        let to = head * head_dim + within % half * 2 + within / half;
+        out[to * cols..(to + 1) * cols].copy_from_slice(row);
+    }
+    out
+}
+
+#[test]
+fn a_folder_and_a_gguf_of_the_same_model_agree() {
+    for rope in [TinyRope::Plain, TinyRope::Linear(2.0), LLAMA3] {
+        for tied in [false, true] {
+            let tiny = TinyLlama {
+                rope: rope.clone(),
+                tied,
+                chat_template: Some("{{ tools }}".to_owned()),
+                ..TinyLlama::default()
+            };
+            let (_file, mut gguf) = gguf(&tiny);
+            let (_folder, hf) = folder(&tiny, 1);
+            assert_eq!(hf.config.rope.layout, RopeLayout::Halves);
+            gguf.config.rope.layout = RopeLayout::Halves;
+            assert_eq!(hf.config, gguf.config);
+            assert_eq!(hf.chat_template, gguf.chat_template);
+            assert_eq!(hf.parameters, gguf.parameters);
+            let pairs = hf.weights.tensors().zip(gguf.weights.tensors());
+            for (index, (ours, theirs)) in pairs.enumerate() {
+                let (ours, theirs) = (ours.clone(), theirs.clone());
+                let mut values = numbers(&ours);
+                if ours.name.contains("q_proj") || ours.name.contains("k_proj") {
+                    values = interleaved(&values, ours.cols, tiny.head_dim);
+                }
+                assert_eq!(values, numbers(&theirs), "{index}: {}", ours.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sharded_folder_in_bf16_is_one_model() {
+    let tiny = TinyLlama {
+        format: Format::Bf16,
+        embedding_format: Format::Bf16,
+        ..TinyLlama::default()
+    };
+    let (_one, whole) = folder(&tiny, 1);
+    let (_three, model) = folder(&tiny, 3);
+    assert_eq!(model.format, "BF16");
+    assert_eq!(model.files.len(), 1 + 3 + 3);
+    assert_eq!(model.parameters, whole.parameters);
+    assert_eq!(
+        numbers(&model.weights.layers[1].gate),
+        numbers(&whole.weights.layers[1].gate)
+    );
+    assert_ne!(model.fingerprint, whole.fingerprint);
+}
+
+#[test]
+fn a_folder_tells_end_tokens_sampling_and_its_name() {
+    let tiny = TinyLlama::default();
+    let (folder, model) = folder(&tiny, 1);
+    assert_eq!(model.generation.end_tokens, [2]);
+    let sampling = &model.generation.sampling;
+    assert_eq!(
+        (sampling.temperature, sampling.top_p, sampling.top_k),
+        (0.7, 0.8, 20)
+    );
+    let name = folder.path().file_name().unwrap().to_str().unwrap();
+    assert_eq!(model.name, name);
+    let TokenizerSource::Json {
+        tokenizer_json,
+        config,
+    } = &model.tokenizer
+    else {
+        panic!("{:?}", model.tokenizer)
+    };
+    assert!(tokenizer_json.is_file());
+    assert_eq!(config["eos_token"], "<|im_end|>");
+    fs::remove_file(folder.path().join("generation_config.json")).unwrap();
+    let model = model::open(folder.path()).unwrap();
+    assert_eq!(model.generation.end_tokens, [2]);
+    assert_eq!(model.generation.sampling.temperature, 0.6);
+}
+
+#[test]
+fn chat_templates_come_as_a_text_a_list_or_a_file() {
+    let tiny = TinyLlama::default();
+    let (folder, model) = folder(&tiny, 1);
+    assert_eq!(model.chat_template, None);
+    let template = |name: &str, text: &str| {
+        fs::write(folder.path().join(name), text).unwrap();
+        model::open(folder.path()).unwrap().chat_template
+    };
+    let list = r#"{"chat_template": [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b {{ tools }}"}]}"#;
+    assert_eq!(
+        template("tokenizer_config.json", list).as_deref(),
+        Some("b {{ tools }}")
+    );
+    assert_eq!(
+        template("tokenizer_config.json", r#"{"chat_template": "a"}"#).as_deref(),
+        Some("a")
+    );
+    assert_eq!(template("chat_template.jinja", "c").as_deref(), Some("c"));
+}
+
+#[test]
+fn files_of_the_safetensors_crate_are_read() {
+    use safetensors::{Dtype, tensor::TensorView};
+    let tiny = TinyLlama::default();
+    let (folder, before) = folder(&tiny, 1);
+    let matrices = tiny.matrices();
+    let bytes: Vec<Vec<u8>> = matrices
+        .iter()
+        .map(|matrix| matrix.values.iter().flat_map(|x| x.to_le_bytes()).collect())
+        .collect();
+    let views = matrices.iter().zip(&bytes).map(|(matrix, bytes)| {
+        let shape = match matrix.rows {
+            1 => vec![matrix.cols],
+            rows => vec![rows, matrix.cols],
+        };
+        let view = TensorView::new(Dtype::F32, shape, bytes).unwrap();
+        (matrix.hf_name(), view)
+    });
+    let path = folder.path().join("model.safetensors");
+    safetensors::serialize_to_file(views, None, &path).unwrap();
+    let model = model::open(folder.path()).unwrap();
+    for (now, before) in model.weights.tensors().zip(before.weights.tensors()) {
+        assert_eq!(numbers(now), numbers(before), "{}", now.name);
+    }
+}
+
 #[test]
 fn a_scripted_model_opens() {
     let folder = tempfile::tempdir().unwrap();

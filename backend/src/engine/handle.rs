@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     EngineOptions, EngineStatus,
-    request::{GenerateRequest, Output, SubmitError},
+    request::{Finish, GenerateRequest, Output, SubmitError, Usage},
     shared::{Clock, Limits, Shared, Submitted},
     worker,
 };
@@ -54,15 +54,15 @@ impl Engine {
         let (inbox, requests) = mpsc::channel(max_open);
         let (stop, stopped) = watch::channel(false);
         let shared = Arc::new(Shared::new(device.caps(), &limits));
-        worker::spawn(
+        worker::spawn(worker::Start {
             device,
             options,
             limits,
-            requests,
-            shared.clone(),
-            stop,
+            inbox: requests,
+            shared: shared.clone(),
+            stopped: stop,
             clock,
-        );
+        });
         Engine {
             inner: Arc::new(Inner {
                 inbox,
@@ -106,6 +106,7 @@ impl Engine {
         Ok(Generation {
             outputs: receiver,
             shared: inner.shared.clone(),
+            ended: false,
         })
     }
 
@@ -146,6 +147,7 @@ impl Inner {
         if request.max_tokens == 0 {
             return invalid("max_tokens is 0; at least 1 is allowed".to_owned());
         }
+        request.sampling.check().map_err(SubmitError::Invalid)?;
         if request.top_logprobs > MAX_TOP_LOGPROBS {
             let asked = request.top_logprobs;
             return invalid(format!(
@@ -194,6 +196,7 @@ impl Drop for Slot {
 pub struct Generation {
     outputs: mpsc::Receiver<Output>,
     shared: Arc<Shared>,
+    ended: bool,
 }
 
 impl Generation {
@@ -205,19 +208,27 @@ impl Generation {
     /// As [`Generation::next`], for hand-written streams.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Output>> {
         let output = self.outputs.poll_recv(context);
-        if let Poll::Ready(Some(_)) = output {
-            self.shared.read();
-        }
-        output
+        output.map(|output| self.heard(output))
     }
 
     /// As [`Generation::next`], for threads outside of an async runtime.
     pub fn blocking_next(&mut self) -> Option<Output> {
         let output = self.outputs.blocking_recv();
-        if output.is_some() {
-            self.shared.read();
+        self.heard(output)
+    }
+
+    fn heard(&mut self, output: Option<Output>) -> Option<Output> {
+        if self.ended {
+            return None;
         }
-        output
+        // The thread can only go without a word if it panicked with the sequence in its hands.
+        let output = output.unwrap_or_else(|| Output::Finished {
+            reason: Finish::Failed("the engine's thread ended".to_owned()),
+            usage: Usage::default(),
+        });
+        self.ended = matches!(output, Output::Finished { .. });
+        self.shared.read();
+        Some(output)
     }
 }
 

@@ -49,12 +49,6 @@ impl Tensors {
         self.found.contains_key(&self.naming.global(name))
     }
 
-    /// Rows of the embedding table.
-    pub(super) fn embedding_rows(&self) -> Option<usize> {
-        let name = self.naming.global(names::EMBEDDING);
-        self.found.get(&name)?.dims.first().copied()
-    }
-
     /// Forgets tensors that change nothing.
     pub(super) fn ignore(&mut self, ignored: impl Fn(&str) -> bool) {
         self.found.retain(|name, _| !ignored(name));

@@ -26,9 +26,6 @@ mod vocabulary;
 use container::Container;
 use metadata::Metadata;
 
-/// The four bytes a GGUF file begins with.
-pub(super) const MAGIC: &[u8] = b"GGUF";
-
 pub(super) fn open(path: &Path) -> Result<Model, ModelError> {
     let first = map(path)?;
     let container = Container::parse(&first).map_err(|fault| fault.in_file(path))?;

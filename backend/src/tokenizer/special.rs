@@ -8,7 +8,6 @@ pub(crate) struct Spellings {
     nodes: Vec<Node>,
     /// Bytes that start a spelling.
     starts: [bool; 256],
-    texts: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +28,6 @@ impl Spellings {
         let mut set = Spellings {
             nodes: vec![Node::default()],
             starts: [false; 256],
-            texts: Vec::new(),
         };
         for entry in spelled {
             let mut node = 0;
@@ -54,22 +52,12 @@ impl Spellings {
             if let Some(byte) = entry.text.bytes().next() {
                 set.starts[byte as usize] = true;
             }
-            set.texts.push(entry.text.to_owned());
         }
         set
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.texts.is_empty()
-    }
-
-    pub(crate) fn texts(&self) -> &[String] {
-        &self.texts
-    }
-
-    /// Can a spelling begin with this byte?
-    pub(crate) fn starts_with(&self, byte: u8) -> bool {
-        self.starts[byte as usize]
+        self.nodes.len() == 1
     }
 
     pub(super) fn exact(&self, text: &str) -> Option<u32> {
@@ -97,7 +85,7 @@ impl Spellings {
     }
 
     /// Cuts `text` at every spelling; text pieces are not empty.
-    pub(super) fn split<'a>(&self, text: &'a str, mut each: impl FnMut(Piece<'a>)) {
+    pub(super) fn split<'a>(&self, text: &'a str, mut each: impl FnMut(Piece<'a>, usize)) {
         let bytes = text.as_bytes();
         let (mut from, mut at) = (0, 0);
         while at < bytes.len() {
@@ -115,17 +103,17 @@ impl Spellings {
                 before = before.trim_end();
             }
             if !before.is_empty() {
-                each(Piece::Text(before));
+                each(Piece::Text(before), from + before.len());
             }
-            each(Piece::Token(end.token));
             at += len;
             if end.strips.1 {
                 at = text.len() - text[at..].trim_start().len();
             }
+            each(Piece::Token(end.token), at);
             from = at;
         }
         if from < bytes.len() {
-            each(Piece::Text(&text[from..]));
+            each(Piece::Text(&text[from..]), text.len());
         }
     }
 }

@@ -65,7 +65,7 @@ fn unknown_kinds_are_refused_with_what_is_supported() {
 #[test]
 fn text_comes_back_byte_for_byte_and_never_as_a_control_token() {
     let tokenizer = bytes_only();
-    let forged: String = tokenizer.spellings().texts().concat();
+    let forged: String = tokenizer.markup().collect();
     for text in [forged.as_str(), "<|im_start|", "a\u{FDD0}b", "\u{0}\r\n\t", "<<|eot_id|>>"] {
         let tokens = tokenizer.encode_text(text);
         assert!(tokens.iter().all(|token| !tokenizer.is_control(*token)));

@@ -22,7 +22,6 @@ const MOST_ALIGNMENT: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Container<'a> {
-    pub(super) version: u32,
     pub(super) metadata: Metadata<'a>,
     pub(super) tensors: Vec<Entry<'a>>,
     /// Where the tensor table ends: what comes before names the model.
@@ -75,7 +74,6 @@ impl<'a> Container<'a> {
             .collect::<Result<Vec<_>, _>>()?;
         apart(&tensors)?;
         Ok(Container {
-            version,
             metadata,
             tensors,
             head,

@@ -1,0 +1,363 @@
+//! The CPU device: the forward pass on this machine's own cores, from weights that stay quantised, with keys and values in pages.
+//!
+//! ```text
+//! step      a batch checked and laid out                    forward   the order of operations
+//! pack      weights in tiles of sixteen rows                matmul    tile × tokens            blocks  formats in registers
+//! kv        pages as tiles                                  attention queries × pages          rope, activation
+//! threads   the team and the disjoint parts it writes       simd      sixteen lanes on four instruction sets
+//! ```
+//!
+//! Invariant: the logits of a token are the same bits whatever batch, chunk or draft it was computed in and however many threads there are. All memory is
+//! allocated by [`Cpu::new`]; pages that are never used are not resident.
+
+mod activation;
+mod attention;
+mod blocks;
+mod forward;
+mod kv;
+mod matmul;
+mod pack;
+mod rope;
+mod simd;
+mod step;
+mod threads;
+
+pub use simd::Isa;
+
+use activation::Layout;
+use forward::{Buffers, Encodings, Forward, Layer, Network};
+use kv::{PageLayout, Pool};
+use pack::{HeadRows, Matrix, Source};
+use simd::Level;
+use step::Step;
+use threads::Team;
+
+use crate::{
+    device::{Caps, Device, DeviceError, PageId, SampleRow, Span},
+    model::{
+        Model,
+        config::{LlamaConfig, RopeLayout},
+        plan::KvFormat,
+        quant,
+        weights::{Format, Tensor},
+    },
+    sample::{self, Sampled},
+};
+
+/// How the device is made.
+#[derive(Clone, Debug)]
+pub struct CpuOptions {
+    /// Threads of the team, the engine's own among them. 0: one for each core this process may use.
+    pub threads: usize,
+    /// Pages of the KV pool.
+    pub pages: usize,
+    pub kv: KvFormat,
+    /// Most tokens of a step.
+    pub max_batch_tokens: usize,
+    /// Most rows of logits a step leaves.
+    pub max_rows: usize,
+    /// Only this instruction set, for tests. `None`: the fastest that the processor has.
+    pub force: Option<Isa>,
+}
+
+impl Default for CpuOptions {
+    fn default() -> Self {
+        CpuOptions {
+            threads: 0,
+            pages: 64,
+            kv: KvFormat::default(),
+            max_batch_tokens: 512,
+            max_rows: 64,
+            force: None,
+        }
+    }
+}
+
+/// Why the device could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CpuError {
+    #[error("the CPU device keeps keys and values as f32, f16 or bf16, not as {0}")]
+    Kv(KvFormat),
+    #[error("this processor has no {isa}; it has {available}")]
+    Isa { isa: Isa, available: String },
+    #[error("{field} is 0; at least 1 is needed")]
+    Zero { field: &'static str },
+    #[error("{tensor} has {cols} columns; {format:?} needs a multiple of {block}")]
+    Columns {
+        tensor: String,
+        cols: usize,
+        format: Format,
+        block: usize,
+    },
+    #[error("no memory for {what}: {source}")]
+    Memory {
+        what: &'static str,
+        source: std::io::Error,
+    },
+    #[error("cannot start {threads} threads: {source}")]
+    Threads {
+        threads: usize,
+        source: std::io::Error,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Cpu {
+    caps: Caps,
+    level: Level,
+    network: Network,
+    team: Team,
+    pool: Pool,
+    buffers: Buffers,
+    sampling: sample::Scratch,
+    /// Rows of logits of the last forward.
+    rows: usize,
+}
+
+impl Cpu {
+    /// Packs the weights of `model` and allocates everything a step needs.
+    pub fn new(model: &Model, options: &CpuOptions) -> Result<Cpu, CpuError> {
+        let config = &model.config;
+        if options.kv == KvFormat::Q8_0 {
+            return Err(CpuError::Kv(options.kv));
+        }
+        for (field, value) in [
+            ("pages", options.pages),
+            ("max_batch_tokens", options.max_batch_tokens),
+            ("max_rows", options.max_rows),
+        ] {
+            if value == 0 {
+                return Err(CpuError::Zero { field });
+            }
+        }
+        let available = Isa::available();
+        let isa = options.force.unwrap_or(available[0]);
+        let level = Level::new(isa).ok_or_else(|| CpuError::Isa {
+            isa,
+            available: available
+                .iter()
+                .map(Isa::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
+        })?;
+        let threads = if options.threads > 0 {
+            options.threads
+        } else {
+            std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+        };
+        let mut team = Team::new(threads).map_err(|source| CpuError::Threads { threads, source })?;
+        let network = network(model, &mut team)?;
+        let layout = PageLayout::new(config, options.kv);
+        let pool = Pool::new(layout, options.pages).map_err(|source| CpuError::Memory { what: "the KV pool", source })?;
+        let buffers = Buffers::new(&network, &layout, options.max_batch_tokens, options.max_rows, team.threads());
+        Ok(Cpu {
+            caps: Caps {
+                name: format!("cpu ({isa}, {} threads)", team.threads()),
+                pages: options.pages,
+                page_bytes: layout.page_bytes(),
+                page_layout: layout.name(),
+                max_batch_tokens: options.max_batch_tokens,
+                max_rows: options.max_rows,
+                vocab: config.vocab,
+            },
+            level,
+            network,
+            team,
+            pool,
+            buffers,
+            sampling: sample::Scratch::default(),
+            rows: 0,
+        })
+    }
+
+    fn fail(&self, message: String) -> DeviceError {
+        DeviceError {
+            device: self.caps.name.clone(),
+            message,
+        }
+    }
+
+    fn logits_row(&self, row: usize) -> Result<&[f32], DeviceError> {
+        if row >= self.rows {
+            return Err(self.fail(format!("row {row} of {} rows of logits", self.rows)));
+        }
+        let vocab = self.caps.vocab;
+        Ok(&self.buffers.logits[row * vocab..(row + 1) * vocab])
+    }
+
+    fn check_page(&self, page: PageId) -> Result<usize, DeviceError> {
+        let index = page.0 as usize;
+        if index < self.caps.pages {
+            Ok(index)
+        } else {
+            Err(self.fail(format!("page {index} of {}", self.caps.pages)))
+        }
+    }
+
+    fn check_bytes(&self, bytes: usize) -> Result<(), DeviceError> {
+        if bytes == self.caps.page_bytes {
+            Ok(())
+        } else {
+            Err(self.fail(format!("{bytes} bytes for a page of {}", self.caps.page_bytes)))
+        }
+    }
+}
+
+impl Device for Cpu {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn forward(&mut self, spans: &[Span<'_>]) -> Result<(), DeviceError> {
+        let config = &self.network.config;
+        let group = config.heads / config.kv_heads;
+        self.rows = 0;
+        let step = Step::new(&self.caps, &self.pool, group, self.team.threads(), forward::SPLIT_STATES, spans)?;
+        Forward {
+            level: self.level,
+            network: &self.network,
+            team: &mut self.team,
+            pool: &mut self.pool,
+            buffers: &mut self.buffers,
+            step: &step,
+            spans,
+        }
+        .run();
+        self.rows = step.rows.len();
+        Ok(())
+    }
+
+    fn sample(&mut self, rows: &[SampleRow<'_>], out: &mut Vec<Sampled>) -> Result<(), DeviceError> {
+        out.clear();
+        for row in rows {
+            self.logits_row(row.row)?;
+            let logits = &mut self.buffers.logits[row.row * self.caps.vocab..][..self.caps.vocab];
+            let drawn = sample::pick(logits, row, &mut self.sampling);
+            out.push(drawn.map_err(|error| self.fail(error.to_string()))?);
+        }
+        Ok(())
+    }
+
+    fn logits(&mut self, row: usize, out: &mut [f32]) -> Result<(), DeviceError> {
+        let logits = self.logits_row(row)?;
+        if out.len() != logits.len() {
+            return Err(self.fail(format!("{} numbers for a row of {}", out.len(), logits.len())));
+        }
+        out.copy_from_slice(logits);
+        Ok(())
+    }
+
+    fn copy_page(&mut self, from: PageId, to: PageId, tokens: usize) -> Result<(), DeviceError> {
+        let (from, to) = (self.check_page(from)?, self.check_page(to)?);
+        if from == to || tokens > crate::device::PAGE_TOKENS {
+            return Err(self.fail(format!("copy of {tokens} tokens from page {from} to page {to}")));
+        }
+        let layout = self.pool.layout;
+        let (from, to) = self.pool.pair(from, to);
+        layout.copy(from, to, tokens);
+        Ok(())
+    }
+
+    fn read_page(&mut self, page: PageId, out: &mut [u8]) -> Result<(), DeviceError> {
+        let page = self.check_page(page)?;
+        self.check_bytes(out.len())?;
+        out.copy_from_slice(self.pool.page(page));
+        Ok(())
+    }
+
+    fn write_page(&mut self, page: PageId, bytes: &[u8]) -> Result<(), DeviceError> {
+        let page = self.check_page(page)?;
+        self.check_bytes(bytes.len())?;
+        self.pool.page_mut(page).copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// Packs all matrices and brings the norms to f32.
+fn network(model: &Model, team: &mut Team) -> Result<Network, CpuError> {
+    let config = &model.config;
+    let weights = &model.weights;
+    let heads = (config.rope.layout == RopeLayout::Interleaved).then_some(HeadRows {
+        head_dim: config.head_dim,
+        rope_dim: config.rope.dim,
+    });
+    let plain = |tensor| Source { tensor, heads: None };
+    let turned = |tensor| Source { tensor, heads };
+    let mut sources = Vec::new();
+    for layer in &weights.layers {
+        sources.extend([
+            turned(&layer.q),
+            turned(&layer.k),
+            plain(&layer.v),
+            plain(&layer.attention_output),
+            plain(&layer.gate),
+            plain(&layer.up),
+            plain(&layer.down),
+        ]);
+    }
+    sources.push(plain(&weights.output));
+    if !config.tied_embeddings {
+        sources.push(plain(&weights.embedding));
+    }
+    for Source { tensor, .. } in &sources {
+        let block = tensor.format.block_len();
+        if tensor.cols % block != 0 {
+            return Err(CpuError::Columns {
+                tensor: tensor.name.clone(),
+                cols: tensor.cols,
+                format: tensor.format,
+                block,
+            });
+        }
+    }
+    let matrices = pack::pack(team, &sources, |_| {}).map_err(|source| CpuError::Memory { what: "the weights", source })?;
+    let mut matrices = matrices.into_iter();
+    let mut next = || {
+        matrices
+            .next()
+            .expect("a packed matrix for each of the sources, in order")
+    };
+    let layers: Vec<Layer> = weights
+        .layers
+        .iter()
+        .map(|layer| Layer {
+            attention_norm: vector(&layer.attention_norm),
+            qkv: [next(), next(), next()],
+            attention_output: next(),
+            ffn_norm: vector(&layer.ffn_norm),
+            gate: next(),
+            up: next(),
+            down: next(),
+        })
+        .collect();
+    let output = next();
+    let embedding = if config.tied_embeddings { output.clone() } else { next() };
+    let encodings = encodings(config, &layers, &output);
+    Ok(Network {
+        frequencies: rope::frequencies(&config.rope),
+        config: config.clone(),
+        embedding,
+        layers,
+        final_norm: vector(&weights.final_norm),
+        output,
+        encodings,
+    })
+}
+
+fn encodings(config: &LlamaConfig, layers: &[Layer], output: &Matrix) -> Encodings {
+    let of = |cols: usize, matrices: fn(&Layer) -> Vec<&Matrix>| Layout::new(cols, layers.iter().flat_map(matrices).map(|matrix| matrix.format));
+    Encodings {
+        qkv: of(config.hidden, |layer| layer.qkv.iter().collect()),
+        attention_output: of(config.heads * config.head_dim, |layer| vec![&layer.attention_output]),
+        gate_up: of(config.hidden, |layer| vec![&layer.gate, &layer.up]),
+        down: of(config.ffn, |layer| vec![&layer.down]),
+        output: Layout::new(config.hidden, std::iter::once(output.format)),
+    }
+}
+
+fn vector(tensor: &Tensor) -> Vec<f32> {
+    let mut out = vec![0.0; tensor.cols];
+    quant::dequantize_row(tensor.format, tensor.bytes(), &mut out);
+    out
+}

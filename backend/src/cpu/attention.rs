@@ -1,0 +1,331 @@
+//! Attention over paged keys and values. The queries of all heads that share a key head, of one token or of many, go through the same kernel: up to eight at
+//! a time over a segment of keys, so each page is read once for all of them.
+//!
+//! Keys are taken in segments of [`SEGMENT`] at fixed positions. Within one: all scores, their maximum, the exponentials, the weighted sum of values; then
+//! the segment is merged into what came before (the online softmax of Milakov and Gimelshein 2018, as flash attention uses it). Invariant: a query goes
+//! through the same operations in a prompt of any chunking, alone, in a batch or as a draft, and on one thread or many.
+
+use super::{
+    kv::PageLayout,
+    matmul::{PlainBf16, PlainF16, PlainF32, Step},
+    simd::{Kernel, LANES, Simd},
+};
+use crate::{
+    device::{PAGE_TOKENS, PageId},
+    model::plan::KvFormat,
+};
+
+/// Keys of a segment.
+pub(crate) const SEGMENT: usize = 256;
+const SEGMENT_PAGES: usize = SEGMENT / PAGE_TOKENS;
+/// Most queries in one kernel.
+const QUERIES: usize = 8;
+
+/// Words of an encoded query of `padded` numbers: f32, or pairs of bf16 for bf16 keys.
+pub(crate) fn query_words(format: KvFormat, padded: usize) -> usize {
+    match format {
+        KvFormat::Bf16 => padded / 2,
+        _ => padded,
+    }
+}
+
+/// Numbers of a query's state: its maximum, its sum, and the weighted sum of values.
+pub(crate) fn state_len(padded: usize) -> usize {
+    padded + 16
+}
+
+/// Working memory of a member of the team.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    /// `[QUERIES][SEGMENT]`
+    scores: Vec<f32>,
+    /// `[QUERIES][SEGMENT]`, f32 or pairs of bf16.
+    weights: Vec<u32>,
+    /// `[QUERIES][state_len]`
+    segment: Vec<f32>,
+    /// States of all queries of an item.
+    pub(crate) states: Vec<f32>,
+}
+
+impl Workspace {
+    pub(crate) fn new(padded: usize, most_queries: usize) -> Workspace {
+        Workspace {
+            scores: vec![0.0; QUERIES * SEGMENT],
+            weights: vec![0; QUERIES * SEGMENT],
+            segment: vec![0.0; QUERIES * state_len(padded)],
+            states: vec![0.0; most_queries * state_len(padded)],
+        }
+    }
+}
+
+/// Attention of the queries of an [`Item`]; leaves a state for each in the workspace, `[tokens][group]`.
+pub(crate) struct Attend<'a> {
+    pub(crate) item: Item<'a>,
+    pub(crate) workspace: &'a mut Workspace,
+}
+
+/// The queries of some tokens of a sequence over one key head.
+#[derive(Clone, Copy)]
+pub(crate) struct Item<'a> {
+    pub(crate) layout: PageLayout,
+    /// All pages of the pool.
+    pub(crate) pool: &'a [u8],
+    /// Page table of the sequence.
+    pub(crate) pages: &'a [PageId],
+    pub(crate) layer: usize,
+    pub(crate) kv_head: usize,
+    /// Query heads that share this key head.
+    pub(crate) group: usize,
+    /// Encoded queries, `[tokens][all heads][query_words]`, from the first token of this item on.
+    pub(crate) queries: &'a [u32],
+    pub(crate) heads: usize,
+    /// Position of the first token; one token a position.
+    pub(crate) position: usize,
+    pub(crate) tokens: usize,
+    /// Which segments to go through, from the first up to the second; those behind a query's position are skipped.
+    pub(crate) segments: (usize, usize),
+}
+
+impl Kernel for Attend<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Attend { item, workspace } = self;
+        match item.layout.format {
+            KvFormat::F32 => attend::<S, PlainF32>(simd, item, workspace),
+            KvFormat::Bf16 => attend::<S, PlainBf16>(simd, item, workspace),
+            _ => attend::<S, PlainF16>(simd, item, workspace),
+        }
+    }
+}
+
+#[inline(always)]
+fn attend<S: Simd, P: Step>(simd: S, item: Item<'_>, workspace: &mut Workspace) {
+    let queries = item.tokens * item.group;
+    let state = state_len(item.layout.padded);
+    clear(&mut workspace.states[..queries * state], state);
+    for segment in item.segments.0..item.segments.1 {
+        let mut first = 0;
+        while first < queries {
+            // Heads of one token see the same keys: the last query of a tile sees most.
+            let left = queries - first;
+            if S::TOKENS >= 8 && left >= 8 {
+                tile::<S, P, 8, 2>(simd, item, workspace, segment, first);
+                first += 8;
+            } else if S::TOKENS >= 8 && left == 3 {
+                tile::<S, P, 3, 4>(simd, item, workspace, segment, first);
+                first += 3;
+            } else if S::TOKENS >= 4 && left >= 4 {
+                tile::<S, P, 4, 4>(simd, item, workspace, segment, first);
+                first += 4;
+            } else if left >= 2 {
+                tile::<S, P, 2, 2>(simd, item, workspace, segment, first);
+                first += 2;
+            } else {
+                tile::<S, P, 1, 4>(simd, item, workspace, segment, first);
+                first += 1;
+            }
+        }
+    }
+}
+
+/// `T` queries from `first` on over one segment; `D` vectors of values at a time.
+#[inline(always)]
+fn tile<S: Simd, P: Step, const T: usize, const D: usize>(simd: S, item: Item<'_>, workspace: &mut Workspace, segment: usize, first: usize) {
+    let layout = item.layout;
+    let start = segment * SEGMENT;
+    let words = query_words(layout.format, layout.padded);
+    let last = item.position + (first + T - 1) / item.group;
+    let keys = (last + 1).saturating_sub(start).min(SEGMENT);
+    if keys == 0 {
+        return;
+    }
+    let pages = keys.div_ceil(PAGE_TOKENS);
+    let table = &item.pages[start / PAGE_TOKENS..start / PAGE_TOKENS + pages];
+    let Workspace {
+        scores,
+        weights,
+        segment: partial,
+        states,
+    } = workspace;
+
+    let queries: [&[u32]; T] = std::array::from_fn(|t| {
+        let (token, head) = ((first + t) / item.group, (first + t) % item.group);
+        &item.queries[(token * item.heads + item.kv_head * item.group + head) * words..][..words]
+    });
+    let rows = scores.as_chunks_mut::<LANES>().0;
+    let head_bytes = layout.head_bytes();
+    for (index, page) in table.iter().enumerate() {
+        let at = page.0 as usize * layout.page_bytes() + layout.keys(item.layer, item.kv_head);
+        let sums = steps::<S, P, T>(simd, &item.pool[at..at + head_bytes], words, &queries);
+        for (t, sum) in sums.into_iter().enumerate() {
+            simd.store(sum, &mut rows[t * SEGMENT_PAGES + index]);
+        }
+    }
+
+    let state = state_len(layout.padded);
+    let weight_words = SEGMENT / P::COLUMNS;
+    for t in 0..T {
+        let position = item.position + (first + t) / item.group;
+        let visible = (position + 1).saturating_sub(start).min(keys);
+        let scores = &mut scores[t * SEGMENT..][..pages * PAGE_TOKENS];
+        scores[visible..].fill(f32::NEG_INFINITY);
+        let (scores, _) = scores.as_chunks::<LANES>();
+        let mut largest = simd.splat(f32::NEG_INFINITY);
+        for scores in scores {
+            largest = simd.max(largest, simd.load(scores));
+        }
+        let largest = simd.reduce_max(largest);
+        // A query that sees no key of this segment has weights of zero.
+        let shift = simd.splat(if largest == f32::NEG_INFINITY { 0.0 } else { largest });
+        let mut sum = simd.splat(0.0);
+        let out = &mut weights[t * weight_words..][..pages * PAGE_TOKENS / P::COLUMNS];
+        if P::COLUMNS == 2 {
+            let out: &mut [u16] = bytemuck::cast_slice_mut(out);
+            for (scores, out) in scores.iter().zip(out.as_chunks_mut::<LANES>().0) {
+                let e = simd.exp(simd.sub(simd.load(scores), shift));
+                sum = simd.add(sum, e);
+                simd.store_bf16(e, out);
+            }
+        } else {
+            let out: &mut [f32] = bytemuck::cast_slice_mut(out);
+            for (scores, out) in scores.iter().zip(out.as_chunks_mut::<LANES>().0) {
+                let e = simd.exp(simd.sub(simd.load(scores), shift));
+                sum = simd.add(sum, e);
+                simd.store(e, out);
+            }
+        }
+        partial[t * state] = largest;
+        partial[t * state + 1] = simd.reduce_add(sum);
+    }
+
+    let weights: [&[u32]; T] = std::array::from_fn(|t| &weights[t * weight_words..][..pages * PAGE_TOKENS / P::COLUMNS]);
+    let groups = layout.padded / LANES;
+    let mut group = 0;
+    while group < groups {
+        if groups - group >= D {
+            values::<S, P, T, D>(simd, item, table, &weights, group, partial);
+            group += D;
+        } else {
+            values::<S, P, T, 1>(simd, item, table, &weights, group, partial);
+            group += 1;
+        }
+    }
+
+    for t in 0..T {
+        merge(simd, &mut states[(first + t) * state..][..state], &partial[t * state..][..state]);
+    }
+}
+
+/// Sixteen keys of a page, or sixteen dimensions of a matrix: the product with `T` rows of words.
+#[inline(always)]
+fn steps<S: Simd, P: Step, const T: usize>(simd: S, tile: &[u8], steps: usize, rows: &[&[u32]; T]) -> [S::F; T] {
+    let tile = &tile[..steps * P::BYTES];
+    let mut even = [simd.splat(0.0); T];
+    let mut odd = [simd.splat(0.0); T];
+    // Whole vectors: the number of steps is even.
+    for (k, weights) in tile.chunks_exact(2 * P::BYTES).enumerate() {
+        let (first, second) = weights.split_at(P::BYTES);
+        P::add(simd, first, std::array::from_fn(|t| rows[t][2 * k]), &mut even);
+        P::add(simd, second, std::array::from_fn(|t| rows[t][2 * k + 1]), &mut odd);
+    }
+    for t in 0..T {
+        even[t] = simd.add(even[t], odd[t]);
+    }
+    even
+}
+
+/// Weighted sums of the values of a segment: `D` vectors of dimensions from `group` on, for `T` queries.
+#[inline(always)]
+fn values<S: Simd, P: Step, const T: usize, const D: usize>(
+    simd: S,
+    item: Item<'_>,
+    table: &[PageId],
+    weights: &[&[u32]; T],
+    group: usize,
+    out: &mut [f32],
+) {
+    let layout = item.layout;
+    let steps = PAGE_TOKENS / P::COLUMNS;
+    let group_bytes = steps * P::BYTES;
+    let mut sums = [[simd.splat(0.0); T]; D];
+    for (index, page) in table.iter().enumerate() {
+        let at = page.0 as usize * layout.page_bytes() + layout.values(item.layer, item.kv_head) + group * group_bytes;
+        let tile = &item.pool[at..at + D * group_bytes];
+        let weights: [&[u32]; T] = std::array::from_fn(|t| &weights[t][index * steps..(index + 1) * steps]);
+        for k in 0..steps {
+            let words: [u32; T] = std::array::from_fn(|t| weights[t][k]);
+            for d in 0..D {
+                P::add(simd, &tile[d * group_bytes + k * P::BYTES..][..P::BYTES], words, &mut sums[d]);
+            }
+        }
+    }
+    let state = state_len(layout.padded);
+    for (d, sums) in sums.into_iter().enumerate() {
+        for (t, sum) in sums.into_iter().enumerate() {
+            let start = t * state + 16 + (group + d) * LANES;
+            if let Some(out) = out[start..].first_chunk_mut() {
+                simd.store(sum, out);
+            }
+        }
+    }
+}
+
+/// The state before any key: no maximum.
+fn clear(states: &mut [f32], stride: usize) {
+    for state in states.chunks_exact_mut(stride) {
+        state[0] = f32::NEG_INFINITY;
+    }
+}
+
+/// Takes a segment's result into a query's state.
+#[inline(always)]
+fn merge<S: Simd>(simd: S, state: &mut [f32], segment: &[f32]) {
+    if segment[0] == f32::NEG_INFINITY {
+        return;
+    }
+    if state[0] == f32::NEG_INFINITY {
+        state.copy_from_slice(segment);
+        return;
+    }
+    let largest = state[0].max(segment[0]);
+    let (old, new) = ((state[0] - largest).exp(), (segment[0] - largest).exp());
+    state[0] = largest;
+    state[1] = state[1] * old + segment[1] * new;
+    let (old, new) = (simd.splat(old), simd.splat(new));
+    let (state, segment) = (state[16..].as_chunks_mut::<LANES>().0, segment[16..].as_chunks::<LANES>().0);
+    for (state, segment) in state.iter_mut().zip(segment) {
+        let sum = simd.fma(simd.load(segment), new, simd.mul(simd.load(state), old));
+        simd.store(sum, state);
+    }
+}
+
+/// Merges the states of the segments of one query, `[segments]` of them `stride` numbers apart, into the first.
+pub(crate) struct MergeSegments<'a> {
+    pub(crate) states: &'a mut [f32],
+    pub(crate) stride: usize,
+    pub(crate) segments: usize,
+    pub(crate) len: usize,
+}
+
+impl Kernel for MergeSegments<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let (first, rest) = self.states.split_at_mut(self.stride);
+        for segment in 0..self.segments - 1 {
+            merge(simd, &mut first[..self.len], &rest[segment * self.stride..][..self.len]);
+        }
+    }
+}
+
+/// The output of a query from its state: `[head_dim]`.
+#[inline]
+pub(crate) fn finish(state: &[f32], out: &mut [f32]) {
+    let scale = 1.0 / state[1];
+    for (out, x) in out.iter_mut().zip(&state[16..]) {
+        *out = x * scale;
+    }
+}

@@ -1,0 +1,591 @@
+//! The forward pass of a Llama: embedding, then for each layer attention and the gated feed-forward, then the output matrix for the rows that are wanted.
+//!
+//! All tokens of a batch, whichever sequence they belong to, go through each matrix together; only attention looks at sequences.
+
+use super::{
+    activation::{Activations, Encode, Layout, NormEncode},
+    attention::{Attend, Item, MergeSegments, Workspace, finish, query_words, state_len},
+    kv::{PageLayout, Pool},
+    matmul::{Row, SiluMul, TileProduct},
+    pack::Matrix,
+    rope::{EncodeQuery, Rotate, turn},
+    simd::{LANES, Level},
+    step::{PIECE_QUERIES, Piece, Step},
+    threads::Team,
+};
+use crate::{
+    device::{PAGE_TOKENS, Span},
+    model::{config::LlamaConfig, plan::KvFormat},
+};
+
+/// States that pieces of one segment may leave behind, over all heads and tokens of a batch.
+pub(crate) const SPLIT_STATES: usize = 4096;
+
+/// Packed weights of a layer.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    pub(crate) attention_norm: Vec<f32>,
+    /// Q, K, V.
+    pub(crate) qkv: [Matrix; 3],
+    pub(crate) attention_output: Matrix,
+    pub(crate) ffn_norm: Vec<f32>,
+    pub(crate) gate: Matrix,
+    pub(crate) up: Matrix,
+    pub(crate) down: Matrix,
+}
+
+#[derive(Debug)]
+pub(crate) struct Network {
+    pub(crate) config: LlamaConfig,
+    pub(crate) embedding: Matrix,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) final_norm: Vec<f32>,
+    pub(crate) output: Matrix,
+    pub(crate) frequencies: Vec<f32>,
+    /// Encodings of the inputs of Q, K, V; of the attention output; of gate and up; of down; of the output matrix.
+    pub(crate) encodings: Encodings,
+}
+
+#[derive(Debug)]
+pub(crate) struct Encodings {
+    pub(crate) qkv: Layout,
+    pub(crate) attention_output: Layout,
+    pub(crate) gate_up: Layout,
+    pub(crate) down: Layout,
+    pub(crate) output: Layout,
+}
+
+/// Everything a step writes beside the KV pool, allocated once. `n`: most tokens of a batch.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    /// Residual stream, `[n, hidden]`.
+    x: Vec<f32>,
+    /// Encoded input of the next matrix.
+    encoded: Vec<u32>,
+    /// `[n, q + 2 kv]`
+    qkv: Vec<f32>,
+    /// `[n, heads, query_words]`
+    queries: Vec<u32>,
+    /// `[kv_heads, n, group, head_dim]`
+    attended: Vec<f32>,
+    /// States of split attention.
+    states: Vec<f32>,
+    /// `[n, ffn]`
+    gated: Vec<f32>,
+    /// Cosines and sines, `[n, rope.dim]`.
+    turns: Vec<f32>,
+    /// `[max_rows, vocab]`
+    pub(crate) logits: Vec<f32>,
+    members: Vec<Member>,
+}
+
+/// Scratch of a member of the team.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// Products of one tile with all tokens, twice.
+    tiles: [Vec<[f32; LANES]>; 2],
+    /// A row of any width.
+    row: Vec<f32>,
+    attention: Workspace,
+}
+
+impl Buffers {
+    pub(crate) fn new(network: &Network, page: &PageLayout, tokens: usize, rows: usize, threads: usize) -> Buffers {
+        let config = &network.config;
+        let q = config.heads * config.head_dim;
+        let kv = config.kv_heads * config.head_dim;
+        let encodings = &network.encodings;
+        let widest = [&encodings.qkv, &encodings.attention_output, &encodings.gate_up, &encodings.down]
+            .map(|layout| layout.stride)
+            .into_iter()
+            .max()
+            .unwrap_or(0);
+        let group = config.heads / config.kv_heads;
+        Buffers {
+            x: vec![0.0; tokens * config.hidden],
+            encoded: vec![0; (tokens * widest).max(rows * encodings.output.stride)],
+            qkv: vec![0.0; tokens * (q + 2 * kv)],
+            queries: vec![0; tokens * config.heads * query_words(page.format, page.padded)],
+            attended: vec![0.0; tokens * q],
+            states: vec![0.0; SPLIT_STATES * state_len(page.padded)],
+            gated: vec![0.0; tokens * config.ffn],
+            turns: vec![0.0; tokens * config.rope.dim],
+            logits: vec![0.0; rows * config.vocab],
+            members: (0..threads)
+                .map(|_| Member {
+                    tiles: std::array::from_fn(|_| vec![[0.0; LANES]; tokens.max(rows)]),
+                    row: vec![0.0; config.hidden.max(config.ffn).max(q)],
+                    attention: Workspace::new(page.padded, PIECE_QUERIES.max(group)),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// What a step works with.
+pub(crate) struct Forward<'a> {
+    pub(crate) level: Level,
+    pub(crate) network: &'a Network,
+    pub(crate) team: &'a mut Team,
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) buffers: &'a mut Buffers,
+    pub(crate) step: &'a Step,
+    pub(crate) spans: &'a [Span<'a>],
+}
+
+/// What a matrix product does with its result.
+#[derive(Clone, Copy, Debug)]
+enum Into {
+    Store,
+    Add,
+}
+
+impl Forward<'_> {
+    pub(crate) fn run(mut self) {
+        if self.step.tokens.is_empty() {
+            return;
+        }
+        self.embed();
+        for index in 0..self.network.layers.len() {
+            self.attention(index);
+            self.feed_forward(index);
+        }
+        self.output();
+    }
+
+    fn embed(&mut self) {
+        let Forward {
+            level, network, step, buffers, ..
+        } = self;
+        let config = &network.config;
+        self.team
+            .rows(&mut buffers.x, config.hidden, step.tokens.len(), 4, |token, out| {
+                level.run(Row {
+                    matrix: &network.embedding,
+                    row: step.tokens[token].id as usize,
+                    out,
+                });
+            });
+        self.team
+            .rows(&mut buffers.turns, config.rope.dim, step.tokens.len(), 8, |token, out| {
+                turn(&network.frequencies, step.tokens[token].position, out);
+            });
+    }
+
+    fn attention(&mut self, index: usize) {
+        let network = self.network;
+        let layer = &network.layers[index];
+        let layout = &network.encodings.qkv;
+        self.norm(&layer.attention_norm, layout);
+        let [q, k, v] = &layer.qkv;
+        let tokens = self.step.tokens.len();
+        let columns = q.rows + k.rows + v.rows;
+        product(
+            self.level,
+            self.team,
+            &mut self.buffers.members,
+            &[q, k, v],
+            Activations {
+                layout,
+                words: &self.buffers.encoded,
+            },
+            &mut self.buffers.qkv[..tokens * columns],
+            columns,
+            Into::Store,
+        );
+        self.rotate(index);
+        self.attend(index);
+        self.gather();
+        let layout = &network.encodings.attention_output;
+        product(
+            self.level,
+            self.team,
+            &mut self.buffers.members,
+            &[&layer.attention_output],
+            Activations {
+                layout,
+                words: &self.buffers.encoded,
+            },
+            &mut self.buffers.x[..tokens * network.config.hidden],
+            network.config.hidden,
+            Into::Add,
+        );
+    }
+
+    /// Norm of the residual stream, encoded.
+    fn norm(&mut self, weight: &[f32], layout: &Layout) {
+        let Forward {
+            level, network, step, buffers, ..
+        } = self;
+        let hidden = network.config.hidden;
+        let x = &buffers.x;
+        self.team
+            .rows_with(
+                &mut buffers.encoded,
+                layout.stride,
+                step.tokens.len(),
+                8,
+                &mut buffers.members,
+                |member, token, row| {
+                    level.run(NormEncode {
+                        layout,
+                        x: &x[token * hidden..(token + 1) * hidden],
+                        weight,
+                        eps: network.config.norm_eps,
+                        scratch: &mut member.row,
+                        row,
+                    });
+                },
+            );
+    }
+
+    /// Turns queries and keys to their positions; queries are encoded, keys and values go to their pages.
+    fn rotate(&mut self, index: usize) {
+        let Forward {
+            level,
+            network,
+            step,
+            pool,
+            buffers,
+            ..
+        } = self;
+        let config = &network.config;
+        let page = pool.layout;
+        let (q, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+        let columns = q + 2 * kv;
+        let dim = config.rope.dim;
+        let turns = &buffers.turns;
+        self.team
+            .rows(&mut buffers.qkv, columns, step.tokens.len(), 8, |token, row| {
+                level.run(Rotate {
+                    x: &mut row[..q + kv],
+                    head_dim: config.head_dim,
+                    turn: &turns[token * dim..(token + 1) * dim],
+                });
+            });
+        let qkv = &buffers.qkv;
+        let words = query_words(page.format, page.padded);
+        let scale = 1.0 / (config.head_dim as f32).sqrt();
+        self.team
+            .rows(&mut buffers.queries, config.heads * words, step.tokens.len(), 8, |token, row| {
+                let x = &qkv[token * columns..][..q];
+                for (x, out) in x
+                    .chunks_exact(config.head_dim)
+                    .zip(row.chunks_exact_mut(words))
+                {
+                    level.run(EncodeQuery {
+                        x,
+                        scale,
+                        pairs: page.format == KvFormat::Bf16,
+                        out,
+                    });
+                }
+            });
+        let ranges: Vec<(usize, usize)> = step
+            .writes
+            .iter()
+            .map(|write| (write.page * page.page_bytes() + page.keys(index, 0), page.layer_bytes()))
+            .collect();
+        self.team
+            .parts(pool.bytes_mut(), &ranges, &mut buffers.members, |_, write, bytes| {
+                for token in step.writes[write].tokens.clone() {
+                    let slot = step.tokens[token].position % PAGE_TOKENS;
+                    if slot == 0 {
+                        bytes.fill(0);
+                    }
+                    let row = &qkv[token * columns + q..(token + 1) * columns];
+                    let (keys, values) = row.split_at(kv);
+                    for head in 0..config.kv_heads {
+                        let range = head * config.head_dim..(head + 1) * config.head_dim;
+                        page.put(bytes, head, slot, &keys[range.clone()], &values[range]);
+                    }
+                }
+            });
+    }
+
+    fn attend(&mut self, index: usize) {
+        let Forward {
+            level,
+            network,
+            step,
+            pool,
+            buffers,
+            spans,
+            ..
+        } = self;
+        let config = &network.config;
+        let page = pool.layout;
+        let group = config.heads / config.kv_heads;
+        let state = state_len(page.padded);
+        let words = query_words(page.format, page.padded);
+        let head_dim = config.head_dim;
+        let tokens = step.tokens.len();
+        let queries = &buffers.queries;
+        let bytes = pool.bytes();
+        let attend = |piece: &Piece, workspace: &mut Workspace| {
+            let item = Item {
+                layout: page,
+                pool: bytes,
+                pages: spans[piece.span].pages,
+                layer: index,
+                kv_head: piece.kv_head,
+                group,
+                queries: &queries[piece.tokens.start * config.heads * words..],
+                heads: config.heads,
+                position: step.tokens[piece.tokens.start].position,
+                tokens: piece.tokens.len(),
+                segments: (piece.segments.start, piece.segments.end),
+            };
+            level.run(Attend { item, workspace });
+        };
+        if !step.split {
+            let ranges: Vec<(usize, usize)> = step
+                .pieces
+                .iter()
+                .map(|piece| {
+                    let width = group * head_dim;
+                    ((piece.kv_head * tokens + piece.tokens.start) * width, piece.tokens.len() * width)
+                })
+                .collect();
+            self.team
+                .parts(&mut buffers.attended, &ranges, &mut buffers.members, |member, piece, out| {
+                    attend(&step.pieces[piece], &mut member.attention);
+                    for (state, out) in member
+                        .attention
+                        .states
+                        .chunks_exact(state)
+                        .zip(out.chunks_exact_mut(head_dim))
+                    {
+                        finish(state, out);
+                    }
+                });
+            return;
+        }
+        let mut end = 0;
+        let ranges: Vec<(usize, usize)> = step
+            .pieces
+            .iter()
+            .map(|piece| {
+                let len = piece.tokens.len() * group * state;
+                end += len;
+                (end - len, len)
+            })
+            .collect();
+        self.team
+            .parts(&mut buffers.states, &ranges, &mut buffers.members, |member, piece, out| {
+                attend(&step.pieces[piece], &mut member.attention);
+                out.copy_from_slice(&member.attention.states[..out.len()]);
+            });
+        // The pieces of one span and head are neighbours, segment after segment.
+        let mut first = 0;
+        while first < step.pieces.len() {
+            let piece = &step.pieces[first];
+            let segments = step.pieces[first..]
+                .iter()
+                .take_while(|other| other.kv_head == piece.kv_head && other.span == piece.span)
+                .count();
+            let (start, stride) = ranges[first];
+            for query in 0..piece.tokens.len() * group {
+                let states = &mut buffers.states[start + query * state..];
+                if segments > 1 {
+                    level.run(MergeSegments {
+                        states,
+                        stride,
+                        segments,
+                        len: state,
+                    });
+                }
+                let at = ((piece.kv_head * tokens + piece.tokens.start) * group + query) * head_dim;
+                finish(&states[..state], &mut buffers.attended[at..at + head_dim]);
+            }
+            first += segments;
+        }
+    }
+
+    /// Brings the heads of each token together and encodes them.
+    fn gather(&mut self) {
+        let Forward {
+            level, network, step, buffers, ..
+        } = self;
+        let config = &network.config;
+        let layout = &network.encodings.attention_output;
+        let width = config.heads / config.kv_heads * config.head_dim;
+        let tokens = step.tokens.len();
+        let attended = &buffers.attended;
+        self.team
+            .rows_with(&mut buffers.encoded, layout.stride, tokens, 8, &mut buffers.members, |member, token, row| {
+                let x = &mut member.row[..layout.cols];
+                for (head, x) in x.chunks_exact_mut(width).enumerate() {
+                    x.copy_from_slice(&attended[(head * tokens + token) * width..][..width]);
+                }
+                level.run(Encode { layout, x, row });
+            });
+    }
+
+    fn feed_forward(&mut self, index: usize) {
+        let network = self.network;
+        let config = &network.config;
+        let layer = &network.layers[index];
+        let tokens = self.step.tokens.len();
+        let layout = &network.encodings.gate_up;
+        self.norm(&layer.ffn_norm, layout);
+        let level = self.level;
+        let x = Activations {
+            layout,
+            words: &self.buffers.encoded,
+        };
+        let per_chunk = tiles_per_chunk(self.team.threads(), &layer.gate) / 2;
+        self.team.stripes(
+            &mut self.buffers.gated[..tokens * config.ffn],
+            config.ffn,
+            0..config.ffn,
+            per_chunk,
+            &mut self.buffers.members,
+            |member, mut stripe| {
+                let [gate, up] = &mut member.tiles;
+                let (gate, up) = (&mut gate[..tokens], &mut up[..tokens]);
+                for (matrix, out) in [(&layer.gate, &mut *gate), (&layer.up, &mut *up)] {
+                    level.run(TileProduct {
+                        matrix,
+                        tile: stripe.index,
+                        x,
+                        out,
+                    });
+                }
+                level.run(SiluMul { gate, up });
+                for (token, tile) in gate.iter().enumerate() {
+                    let row = stripe.row(token);
+                    row.copy_from_slice(&tile[..row.len()]);
+                }
+            },
+        );
+        let layout = &network.encodings.down;
+        let gated = &self.buffers.gated;
+        self.team
+            .rows(&mut self.buffers.encoded, layout.stride, tokens, 8, |token, row| {
+                level.run(Encode {
+                    layout,
+                    x: &gated[token * config.ffn..(token + 1) * config.ffn],
+                    row,
+                });
+            });
+        product(
+            level,
+            self.team,
+            &mut self.buffers.members,
+            &[&layer.down],
+            Activations {
+                layout,
+                words: &self.buffers.encoded,
+            },
+            &mut self.buffers.x[..tokens * config.hidden],
+            config.hidden,
+            Into::Add,
+        );
+    }
+
+    fn output(&mut self) {
+        let Forward {
+            level, network, step, buffers, ..
+        } = self;
+        if step.rows.is_empty() {
+            return;
+        }
+        let config = &network.config;
+        let layout = &network.encodings.output;
+        let x = &buffers.x;
+        self.team
+            .rows_with(
+                &mut buffers.encoded,
+                layout.stride,
+                step.rows.len(),
+                8,
+                &mut buffers.members,
+                |member, row, out| {
+                    let token = step.rows[row];
+                    level.run(NormEncode {
+                        layout,
+                        x: &x[token * config.hidden..(token + 1) * config.hidden],
+                        weight: &network.final_norm,
+                        eps: config.norm_eps,
+                        scratch: &mut member.row,
+                        row: out,
+                    });
+                },
+            );
+        product(
+            *level,
+            self.team,
+            &mut buffers.members,
+            &[&network.output],
+            Activations {
+                layout,
+                words: &buffers.encoded,
+            },
+            &mut buffers.logits[..step.rows.len() * config.vocab],
+            config.vocab,
+            Into::Store,
+        );
+    }
+}
+
+/// How many tiles a member takes at once: about 16 KiB of weights, and several turns for every member.
+fn tiles_per_chunk(threads: usize, matrix: &Matrix) -> usize {
+    let few = (matrix.tiles() / (8 * threads)).max(1);
+    (16 * 1024 / matrix.tile(0).len()).clamp(1, few)
+}
+
+/// `out[token] (+)= [matrices] × x[token]`, the matrices' rows side by side in `columns` columns.
+#[allow(clippy::too_many_arguments)]
+fn product(
+    level: Level,
+    team: &mut Team,
+    members: &mut [Member],
+    matrices: &[&Matrix],
+    x: Activations<'_>,
+    out: &mut [f32],
+    columns: usize,
+    into: Into,
+) {
+    let tokens = out.len() / columns;
+    let mut first = 0;
+    // Stripes are tiles: side by side only when all but the last end on a tile.
+    let aligned = matrices[..matrices.len() - 1]
+        .iter()
+        .all(|matrix| matrix.rows % LANES == 0);
+    let runs: Vec<&[&Matrix]> = if aligned {
+        vec![matrices]
+    } else {
+        matrices.chunks(1).collect()
+    };
+    for run in runs {
+        let width: usize = run.iter().map(|matrix| matrix.rows).sum();
+        let per_chunk = tiles_per_chunk(team.threads(), run[0]);
+        team.stripes(out, columns, first..first + width, per_chunk, members, |member, mut stripe| {
+            let mut tile = stripe.index;
+            let mut matrix = run[0];
+            for next in run {
+                matrix = next;
+                if tile < next.tiles() {
+                    break;
+                }
+                tile -= next.tiles();
+            }
+            let sums = &mut member.tiles[0][..tokens];
+            level.run(TileProduct {
+                matrix,
+                tile,
+                x,
+                out: sums,
+            });
+            for (token, sums) in sums.iter().enumerate() {
+                let row = stripe.row(token);
+                match into {
+                    Into::Store => row.copy_from_slice(&sums[..row.len()]),
+                    Into::Add => row.iter_mut().zip(sums).for_each(|(x, sum)| *x += sum),
+                }
+            }
+        });
+        first += width;
+    }
+}

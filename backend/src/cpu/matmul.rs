@@ -1,0 +1,315 @@
+//! A tile of sixteen rows times all tokens of a batch. One block of weights is unpacked into registers and used for up to eight tokens; the tile stays in
+//! the first or second cache for the next eight.
+//!
+//! Invariant: an element of the result is the same sequence of operations whatever the number of tokens, so a token's result depends neither on the batch
+//! nor on whether it was a draft.
+
+use super::{
+    activation::{Activations, BLOCK_WORDS},
+    blocks::{Blocks, Q4_0, Q4_1, Q4K, Q5K, Q6K, Q8_0, Scales},
+    pack::{Matrix, quant_bytes, scales_start},
+    simd::{Kernel, LANES, Simd},
+};
+use crate::model::weights::Format;
+
+/// `out[token] = tile × x[token]`.
+pub(crate) struct TileProduct<'a> {
+    pub(crate) matrix: &'a Matrix,
+    pub(crate) tile: usize,
+    pub(crate) x: Activations<'a>,
+    /// One entry a token.
+    pub(crate) out: &'a mut [[f32; LANES]],
+}
+
+impl Kernel for TileProduct<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        match self.matrix.format {
+            Format::F32 => groups::<S, Plain<PlainF32>>(simd, self),
+            Format::F16 => groups::<S, Plain<PlainF16>>(simd, self),
+            Format::Bf16 => groups::<S, Plain<PlainBf16>>(simd, self),
+            Format::Q8_0 => groups::<S, Quantised<Q8_0>>(simd, self),
+            Format::Q4_0 => groups::<S, Quantised<Q4_0>>(simd, self),
+            Format::Q4_1 => groups::<S, Quantised<Q4_1>>(simd, self),
+            Format::Q4K => groups::<S, Quantised<Q4K>>(simd, self),
+            Format::Q5K => groups::<S, Quantised<Q5K>>(simd, self),
+            Format::Q6K => groups::<S, Quantised<Q6K>>(simd, self),
+        }
+    }
+}
+
+/// How a tile of a format is multiplied with `T` tokens, `first..first + T`.
+trait Product {
+    fn group<S: Simd, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize) -> [S::F; T];
+}
+
+#[inline(always)]
+fn groups<S: Simd, P: Product>(simd: S, product: TileProduct<'_>) {
+    let TileProduct { matrix, tile, x, out } = product;
+    let tile = matrix.tile(tile);
+    let tokens = out.len();
+    let mut first = 0;
+    while S::TOKENS >= 8 && tokens - first >= 8 {
+        group::<S, P, 8>(simd, matrix, tile, x, first, out);
+        first += 8;
+    }
+    while S::TOKENS >= 4 && tokens - first >= 4 {
+        group::<S, P, 4>(simd, matrix, tile, x, first, out);
+        first += 4;
+    }
+    while tokens - first >= 2 {
+        group::<S, P, 2>(simd, matrix, tile, x, first, out);
+        first += 2;
+    }
+    if first < tokens {
+        group::<S, P, 1>(simd, matrix, tile, x, first, out);
+    }
+}
+
+#[inline(always)]
+fn group<S: Simd, P: Product, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize, out: &mut [[f32; LANES]]) {
+    let sums = P::group::<S, T>(simd, matrix, tile, x, first);
+    for (sum, out) in sums.into_iter().zip(&mut out[first..]) {
+        simd.store(sum, out);
+    }
+}
+
+struct Quantised<B>(B);
+
+impl<B: Blocks> Product for Quantised<B> {
+    #[inline(always)]
+    fn group<S: Simd, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize) -> [S::F; T] {
+        let size = quant_bytes(B::FORMAT);
+        let (quants, scales) = tile.split_at(scales_start(B::FORMAT, matrix.cols));
+        let blocks = matrix.cols / 32;
+        let rows: [&[[u32; BLOCK_WORDS]]; T] = std::array::from_fn(|t| &x.blocks(first + t)[..blocks]);
+        let mut sums = [simd.splat(0.0); T];
+        for block in 0..blocks {
+            let q = B::quants(simd, &quants[block * size..][..size]);
+            let Scales { d, m } = B::scales(simd, scales, block);
+            for t in 0..T {
+                let x = &rows[t][block];
+                let scale = simd.splat(f32::from_bits(x[8]));
+                if B::HALVES {
+                    for half in 0..2 {
+                        let mut dot = simd.zero_i();
+                        for g in 4 * half..4 * half + 4 {
+                            dot = simd.dot_u7(dot, q[g], x[g] as i32);
+                        }
+                        sums[t] = simd.fma(m[half], simd.splat(f32::from_bits(x[10 + half])), sums[t]);
+                        sums[t] = simd.fma(simd.float(dot), simd.mul(d[half], scale), sums[t]);
+                    }
+                } else {
+                    let mut dot = simd.zero_i();
+                    for g in 0..8 {
+                        dot = if B::EIGHT {
+                            simd.dot_8(dot, q[g], x[g] as i32)
+                        } else {
+                            simd.dot_u7(dot, q[g], x[g] as i32)
+                        };
+                    }
+                    if !B::EIGHT || S::OFFSET_8 != 0.0 {
+                        sums[t] = simd.fma(m[0], simd.splat(f32::from_bits(x[9])), sums[t]);
+                    }
+                    sums[t] = simd.fma(simd.float(dot), simd.mul(d[0], scale), sums[t]);
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// How a step of a plain format (a column, or a pair of them) is added to the sums of `T` tokens.
+pub(crate) trait Step {
+    /// Bytes of a step in a tile.
+    const BYTES: usize;
+    /// Columns of a step.
+    const COLUMNS: usize;
+
+    fn words<'a>(x: Activations<'a>, row: usize) -> &'a [u32];
+
+    fn add<S: Simd, const T: usize>(simd: S, weights: &[u8], x: [u32; T], sums: &mut [S::F; T]);
+}
+
+struct Plain<P>(P);
+
+impl<P: Step> Product for Plain<P> {
+    #[inline(always)]
+    fn group<S: Simd, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize) -> [S::F; T] {
+        let steps = matrix.cols.div_ceil(P::COLUMNS);
+        let tile = &tile[..steps * P::BYTES];
+        let rows: [&[u32]; T] = std::array::from_fn(|t| &P::words(x, first + t)[..steps]);
+        // Even and odd steps have a sum each: the latency of one chain would be the limit.
+        let mut even = [simd.splat(0.0); T];
+        let mut odd = [simd.splat(0.0); T];
+        for k in 0..steps / 2 {
+            let weights = &tile[2 * k * P::BYTES..2 * (k + 1) * P::BYTES];
+            let (first, second) = weights.split_at(P::BYTES);
+            P::add(simd, first, std::array::from_fn(|t| rows[t][2 * k]), &mut even);
+            P::add(simd, second, std::array::from_fn(|t| rows[t][2 * k + 1]), &mut odd);
+        }
+        if steps % 2 == 1 {
+            let last = &tile[(steps - 1) * P::BYTES..];
+            P::add(simd, last, std::array::from_fn(|t| rows[t][steps - 1]), &mut even);
+        }
+        for t in 0..T {
+            even[t] = simd.add(even[t], odd[t]);
+        }
+        even
+    }
+}
+
+pub(crate) struct PlainF32;
+pub(crate) struct PlainF16;
+pub(crate) struct PlainBf16;
+
+impl Step for PlainF32 {
+    const BYTES: usize = 64;
+    const COLUMNS: usize = 1;
+
+    #[inline(always)]
+    fn words<'a>(x: Activations<'a>, row: usize) -> &'a [u32] {
+        bytemuck::cast_slice(x.plain(row))
+    }
+
+    #[inline(always)]
+    fn add<S: Simd, const T: usize>(simd: S, weights: &[u8], x: [u32; T], sums: &mut [S::F; T]) {
+        let (weights, _) = weights.as_chunks::<64>();
+        let w = simd.load(bytemuck::cast_ref(&weights[0]));
+        for t in 0..T {
+            sums[t] = simd.fma(w, simd.splat(f32::from_bits(x[t])), sums[t]);
+        }
+    }
+}
+
+impl Step for PlainF16 {
+    const BYTES: usize = 32;
+    const COLUMNS: usize = 1;
+
+    #[inline(always)]
+    fn words<'a>(x: Activations<'a>, row: usize) -> &'a [u32] {
+        bytemuck::cast_slice(x.plain(row))
+    }
+
+    #[inline(always)]
+    fn add<S: Simd, const T: usize>(simd: S, weights: &[u8], x: [u32; T], sums: &mut [S::F; T]) {
+        let (weights, _) = weights.as_chunks::<32>();
+        let w = simd.load_f16(bytemuck::cast_ref(&weights[0]));
+        for t in 0..T {
+            sums[t] = simd.fma(w, simd.splat(f32::from_bits(x[t])), sums[t]);
+        }
+    }
+}
+
+impl Step for PlainBf16 {
+    const BYTES: usize = 64;
+    const COLUMNS: usize = 2;
+
+    #[inline(always)]
+    fn words<'a>(x: Activations<'a>, row: usize) -> &'a [u32] {
+        x.pairs(row)
+    }
+
+    #[inline(always)]
+    fn add<S: Simd, const T: usize>(simd: S, weights: &[u8], x: [u32; T], sums: &mut [S::F; T]) {
+        let (weights, _) = weights.as_chunks::<64>();
+        let w = simd.bytes(&weights[0]);
+        for t in 0..T {
+            sums[t] = simd.dot_bf16(sums[t], w, x[t]);
+        }
+    }
+}
+
+/// `gate[i] = silu(gate[i]) * up[i]`, with `silu(x) = x / (1 + e^-x)`.
+pub(crate) struct SiluMul<'a> {
+    pub(crate) gate: &'a mut [[f32; LANES]],
+    pub(crate) up: &'a [[f32; LANES]],
+}
+
+impl Kernel for SiluMul<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let one = simd.splat(1.0);
+        for (gate, up) in self.gate.iter_mut().zip(self.up) {
+            let x = simd.load(gate);
+            let e = simd.exp(simd.sub(simd.splat(0.0), x));
+            simd.store(simd.mul(simd.div(x, simd.add(one, e)), simd.load(up)), gate);
+        }
+    }
+}
+
+/// A row of a matrix as f32, for the embedding of a token.
+pub(crate) struct Row<'a> {
+    pub(crate) matrix: &'a Matrix,
+    pub(crate) row: usize,
+    pub(crate) out: &'a mut [f32],
+}
+
+impl Kernel for Row<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Row { matrix, row, out } = self;
+        let (tile, lane) = (matrix.tile(row / LANES), row % LANES);
+        match matrix.format {
+            Format::F32 => {
+                let tile: &[[f32; LANES]] = bytemuck::cast_slice(&tile[..matrix.cols * 64]);
+                out.iter_mut().zip(tile).for_each(|(out, x)| *out = x[lane]);
+            }
+            Format::F16 => {
+                let tile: &[[u16; LANES]] = bytemuck::cast_slice(&tile[..matrix.cols * 32]);
+                for (out, x) in out.iter_mut().zip(tile) {
+                    *out = half::f16::from_bits(x[lane]).to_f32();
+                }
+            }
+            Format::Bf16 => {
+                let tile: &[[[u16; 2]; LANES]] = bytemuck::cast_slice(&tile[..matrix.cols.div_ceil(2) * 64]);
+                for (i, out) in out.iter_mut().enumerate() {
+                    *out = f32::from_bits(u32::from(tile[i / 2][lane][i % 2]) << 16);
+                }
+            }
+            Format::Q8_0 => block_row::<S, Q8_0>(simd, matrix, tile, lane, out),
+            Format::Q4_0 => block_row::<S, Q4_0>(simd, matrix, tile, lane, out),
+            Format::Q4_1 => block_row::<S, Q4_1>(simd, matrix, tile, lane, out),
+            Format::Q4K => block_row::<S, Q4K>(simd, matrix, tile, lane, out),
+            Format::Q5K => block_row::<S, Q5K>(simd, matrix, tile, lane, out),
+            Format::Q6K => block_row::<S, Q6K>(simd, matrix, tile, lane, out),
+        }
+    }
+}
+
+#[inline(always)]
+fn block_row<S: Simd, B: Blocks>(simd: S, matrix: &Matrix, tile: &[u8], lane: usize, out: &mut [f32]) {
+    let size = quant_bytes(B::FORMAT);
+    let (quants, scales) = tile.split_at(scales_start(B::FORMAT, matrix.cols));
+    let signed = B::EIGHT && S::OFFSET_8 == 0.0;
+    for (block, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+        let q = B::quants(simd, &quants[block * size..][..size]);
+        let scales = B::scales(simd, scales, block);
+        let mut d = [[0.0; LANES]; 2];
+        let mut m = [[0.0; LANES]; 2];
+        for half in 0..2 {
+            simd.store(scales.d[half], &mut d[half]);
+            simd.store(scales.m[half], &mut m[half]);
+        }
+        for (group, q) in q.into_iter().enumerate() {
+            let mut bytes = [0; 64];
+            simd.store_bytes(q, &mut bytes);
+            let half = group / 4;
+            for i in 0..4 {
+                let byte = bytes[4 * lane + i];
+                let q = if signed { f32::from(byte as i8) } else { f32::from(byte) };
+                out[4 * group + i] = if signed {
+                    q * d[half][lane]
+                } else {
+                    q * d[half][lane] + m[half][lane]
+                };
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Rotary position embedding (Su et al. 2021). Heads come with the two dimensions of a pair half the rotated width apart, whatever the file's layout: Q and K
+//! of the other layout had their rows reordered when they were packed.
+
+use super::simd::{Kernel, Simd};
+use crate::model::config::{Rope, RopeScaling};
+
+/// Angular frequency of each pair, `[dim / 2]`.
+pub(crate) fn frequencies(rope: &Rope) -> Vec<f32> {
+    (0..rope.dim / 2)
+        .map(|i| {
+            let frequency = (1.0 / f64::from(rope.base).powf(2.0 * i as f64 / rope.dim as f64)) as f32;
+            match &rope.scaling {
+                RopeScaling::None => frequency,
+                RopeScaling::Linear { factor } => frequency / factor,
+                RopeScaling::Factors(factors) => frequency / factors.get(i).copied().unwrap_or(1.0),
+            }
+        })
+        .collect()
+}
+
+/// Cosines and sines of one position, `[dim / 2]` each, one after the other.
+pub(crate) fn turn(frequencies: &[f32], position: usize, out: &mut [f32]) {
+    let (cos, sin) = out.split_at_mut(frequencies.len());
+    for ((frequency, cos), sin) in frequencies.iter().zip(cos).zip(sin) {
+        let angle = f64::from(position as f32 * frequency);
+        *cos = angle.cos() as f32;
+        *sin = angle.sin() as f32;
+    }
+}
+
+/// Rotates heads in place: `x` is `[heads][head_dim]`.
+pub(crate) struct Rotate<'a> {
+    pub(crate) x: &'a mut [f32],
+    pub(crate) head_dim: usize,
+    /// From [`turn`].
+    pub(crate) turn: &'a [f32],
+}
+
+impl Kernel for Rotate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let half = self.turn.len() / 2;
+        let (cos, sin) = self.turn.split_at(half);
+        for head in self.x.chunks_exact_mut(self.head_dim) {
+            let (low, rest) = head.split_at_mut(half);
+            let high = &mut rest[..half];
+            for i in 0..half {
+                let (x, y) = (low[i], high[i]);
+                low[i] = x * cos[i] - y * sin[i];
+                high[i] = y * cos[i] + x * sin[i];
+            }
+        }
+    }
+}
+
+/// Scales a rotated query and encodes it for the format of the keys: f32, or pairs of bf16. `out` is longer than `x` by the padding, which stays zero.
+pub(crate) struct EncodeQuery<'a> {
+    pub(crate) x: &'a [f32],
+    pub(crate) scale: f32,
+    pub(crate) pairs: bool,
+    pub(crate) out: &'a mut [u32],
+}
+
+impl Kernel for EncodeQuery<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        if self.pairs {
+            let out: &mut [u16] = bytemuck::cast_slice_mut(self.out);
+            for (out, x) in out.iter_mut().zip(self.x) {
+                *out = half::bf16::from_f32(x * self.scale).to_bits();
+            }
+        } else {
+            for (out, x) in self.out.iter_mut().zip(self.x) {
+                *out = (x * self.scale).to_bits();
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+mod batch;
+mod cancel;
+mod drafts;
+mod fairness;
+mod grammar;
+mod limits;

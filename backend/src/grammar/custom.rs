@@ -1,0 +1,466 @@
+//! A custom tool's grammar, made into the grammar of the JSON string that carries the text: `{"input": "…"}`.
+//!
+//! Spelled in JSON, two characters can begin with the same byte (`\n` and `\"`), which a lexer that looks one byte ahead cannot take apart at the border
+//! of two terminals. So there are no borders: where no rule refers to itself, the whole grammar is one regular expression; otherwise each spelled
+//! character is a terminal and rules do all the work. Either way the language is that of the rules read without a lexer: what Lark's longest match would
+//! forbid is allowed.
+
+mod lark;
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write,
+};
+
+pub(crate) use lark::Fault;
+use lark::{Expr, Lark};
+use regex_syntax::hir::{Hir, HirKind, Look};
+
+use super::{escape, limits::MAX_GRAMMAR_BYTES, tools::Syntax};
+
+/// The grammar of the text between the quotes, in the compiler's Lark, from rule `start`.
+pub(crate) fn escaped_grammar(syntax: Syntax, definition: &str) -> Result<String, Fault> {
+    match syntax {
+        Syntax::Lark => Grammar::new(&lark::parse(definition)?)?.write(),
+        Syntax::Regex if definition.len() > MAX_GRAMMAR_BYTES => Err(Fault::Malformed(format!(
+            "has {} bytes, more than the {MAX_GRAMMAR_BYTES} allowed",
+            definition.len()
+        ))),
+        Syntax::Regex => {
+            let leaf = Node::Leaf(escape::parse(definition, "")?);
+            Grammar {
+                names: vec!["the expression".to_owned()],
+                definitions: vec![leaf],
+                rules: vec![false],
+                ignore: None,
+            }
+            .write()
+        }
+    }
+}
+
+/// An [`Expr`] with its names looked up and its expressions parsed.
+#[derive(Debug)]
+enum Node {
+    Leaf(Hir),
+    Name(usize),
+    Sequence(Vec<Node>),
+    Choice(Vec<Node>),
+    Repeat(Box<Node>, u32, Option<u32>),
+}
+
+/// What `start` (definition 0) needs, and no more.
+#[derive(Debug)]
+struct Grammar {
+    names: Vec<String>,
+    definitions: Vec<Node>,
+    /// Is it a rule? Ignored text may stand between the terminals of a rule, not inside a terminal.
+    rules: Vec<bool>,
+    /// What may stand between terminals: a definition.
+    ignore: Option<usize>,
+}
+
+impl Grammar {
+    fn new(lark: &Lark) -> Result<Self, Fault> {
+        let mut reader = Reader {
+            lark,
+            index: HashMap::new(),
+            names: Vec::new(),
+        };
+        let mut grammar = Grammar {
+            names: Vec::new(),
+            definitions: Vec::new(),
+            rules: Vec::new(),
+            ignore: None,
+        };
+        reader.number("start")?;
+        while grammar.definitions.len() < reader.names.len() {
+            let name = reader.names[grammar.definitions.len()].clone();
+            let node = reader.node(&lark.definitions[&name])?;
+            grammar.rules.push(!lark::is_terminal(&name));
+            grammar.definitions.push(node);
+        }
+        if !lark.ignore.is_empty() {
+            // Its terminals come behind what `start` needs; they are not rules, so nothing is ignored inside of them.
+            let options = lark.ignore.iter().map(|expr| reader.node(expr));
+            let options = options.collect::<Result<_, _>>()?;
+            while grammar.definitions.len() < reader.names.len() {
+                let name = reader.names[grammar.definitions.len()].clone();
+                let node = reader.node(&lark.definitions[&name])?;
+                grammar.rules.push(false);
+                grammar.definitions.push(node);
+            }
+            grammar.ignore = Some(grammar.definitions.len());
+            let ignored = Node::Repeat(Box::new(Node::Choice(options)), 0, None);
+            grammar.definitions.push(ignored);
+            grammar.rules.push(false);
+            reader.names.push("%ignore".to_owned());
+        }
+        grammar.names = reader.names;
+        Ok(grammar)
+    }
+
+    fn write(&self) -> Result<String, Fault> {
+        let mut writer = Writer {
+            grammar: self,
+            productive: self.productive(),
+            one_expression: self.is_regular(),
+            units: HashMap::new(),
+            out: String::new(),
+        };
+        if !writer.productive[0] {
+            return Err(Fault::Malformed(format!(
+                "no text can ever match {}",
+                self.names[0]
+            )));
+        }
+        writer.write()?;
+        Ok(writer.out)
+    }
+
+    /// Which definitions match some finite text.
+    fn productive(&self) -> Vec<bool> {
+        self.fixpoint(false, |node, known| is_productive(node, known))
+    }
+
+    /// Starts with the same for all definitions and asks again until nothing changes.
+    fn fixpoint(&self, start: bool, ask: impl Fn(&Node, &[bool]) -> bool) -> Vec<bool> {
+        let mut known = vec![start; self.definitions.len()];
+        loop {
+            let mut changed = false;
+            // From the back: what is referred to mostly comes later.
+            for index in (0..known.len()).rev() {
+                if known[index] == start && ask(&self.definitions[index], &known) != start {
+                    known[index] = !start;
+                    changed = true;
+                }
+            }
+            if !changed {
+                return known;
+            }
+        }
+    }
+
+    /// Does no definition refer to itself, by whatever way?
+    fn is_regular(&self) -> bool {
+        let mut users: Vec<Vec<usize>> = vec![Vec::new(); self.definitions.len()];
+        let mut open: Vec<usize> = vec![0; self.definitions.len()];
+        for (index, node) in self.definitions.iter().enumerate() {
+            let mut names = HashSet::new();
+            collect_names(node, &mut names);
+            open[index] = names.len();
+            for name in names {
+                users[name].push(index);
+            }
+        }
+        let mut done = 0;
+        let mut ready: Vec<usize> = (0..open.len()).filter(|index| open[*index] == 0).collect();
+        while let Some(index) = ready.pop() {
+            done += 1;
+            for &user in &users[index] {
+                open[user] -= 1;
+                if open[user] == 0 {
+                    ready.push(user);
+                }
+            }
+        }
+        done == self.definitions.len()
+    }
+}
+
+struct Reader<'a> {
+    lark: &'a Lark,
+    index: HashMap<String, usize>,
+    names: Vec<String>,
+}
+
+impl Reader<'_> {
+    fn number(&mut self, name: &str) -> Result<usize, Fault> {
+        if let Some(number) = self.index.get(name) {
+            return Ok(*number);
+        }
+        if !self.lark.definitions.contains_key(name) {
+            return Err(Fault::Malformed(format!("{name} is not defined")));
+        }
+        self.names.push(name.to_owned());
+        self.index.insert(name.to_owned(), self.names.len() - 1);
+        Ok(self.names.len() - 1)
+    }
+
+    fn node(&mut self, expr: &Expr) -> Result<Node, Fault> {
+        let all = |reader: &mut Self, list: &[Expr]| {
+            list.iter()
+                .map(|expr| reader.node(expr))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        Ok(match expr {
+            Expr::Literal(text, ignore_case) => Node::Leaf(escape::literal(text, *ignore_case)?),
+            Expr::Regex(source, flags) => Node::Leaf(escape::parse(source, flags)?),
+            Expr::Name(name) => Node::Name(self.number(name)?),
+            Expr::Sequence(list) => Node::Sequence(all(self, list)?),
+            Expr::Choice(list) => Node::Choice(all(self, list)?),
+            Expr::Repeat(expr, least, most) => {
+                Node::Repeat(Box::new(self.node(expr)?), *least, *most)
+            }
+        })
+    }
+}
+
+fn collect_names(node: &Node, names: &mut HashSet<usize>) {
+    match node {
+        Node::Leaf(_) => {}
+        Node::Name(name) => {
+            names.insert(*name);
+        }
+        Node::Sequence(list) | Node::Choice(list) => {
+            list.iter().for_each(|node| collect_names(node, names));
+        }
+        Node::Repeat(node, ..) => collect_names(node, names),
+    }
+}
+
+fn is_productive(node: &Node, known: &[bool]) -> bool {
+    match node {
+        Node::Leaf(hir) => matches_something(hir),
+        Node::Name(name) => known[*name],
+        Node::Sequence(list) => list.iter().all(|node| is_productive(node, known)),
+        Node::Choice(list) => list.iter().any(|node| is_productive(node, known)),
+        Node::Repeat(node, least, _) => *least == 0 || is_productive(node, known),
+    }
+}
+
+/// Can it match the empty text?
+fn is_nullable(node: &Node, known: &[bool]) -> bool {
+    match node {
+        Node::Leaf(hir) => hir.properties().minimum_len() == Some(0),
+        Node::Name(name) => known[*name],
+        Node::Sequence(list) => list.iter().all(|node| is_nullable(node, known)),
+        Node::Choice(list) => list.iter().any(|node| is_nullable(node, known)),
+        Node::Repeat(node, least, _) => *least == 0 || is_nullable(node, known),
+    }
+}
+
+/// Can it match nothing but the empty text?
+fn is_empty(node: &Node, known: &[bool]) -> bool {
+    match node {
+        Node::Leaf(hir) => hir.properties().maximum_len() == Some(0),
+        Node::Name(name) => known[*name],
+        Node::Sequence(list) | Node::Choice(list) => list.iter().all(|node| is_empty(node, known)),
+        Node::Repeat(node, _, most) => *most == Some(0) || is_empty(node, known),
+    }
+}
+
+fn matches_something(hir: &Hir) -> bool {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Literal(_) | HirKind::Look(_) => true,
+        HirKind::Class(class) => escape::characters(class).is_ok_and(|class| {
+            // Classes hold no surrogates, so any range has a character.
+            class.iter().next().is_some()
+        }),
+        HirKind::Repetition(repetition) => {
+            repetition.min == 0 || matches_something(&repetition.sub)
+        }
+        HirKind::Capture(capture) => matches_something(&capture.sub),
+        HirKind::Concat(list) => list.iter().all(matches_something),
+        HirKind::Alternation(list) => list.iter().any(matches_something),
+    }
+}
+
+struct Writer<'a> {
+    grammar: &'a Grammar,
+    productive: Vec<bool>,
+    one_expression: bool,
+    /// Terminals of single characters, by their source.
+    units: HashMap<String, usize>,
+    out: String,
+}
+
+impl Writer<'_> {
+    fn write(&mut self) -> Result<(), Fault> {
+        let grammar = self.grammar;
+        let (start, ignore) = (self.name(0), grammar.ignore.map(|index| self.name(index)));
+        let whole = match &ignore {
+            Some(ignore) => format!("{ignore} {start}"),
+            None => start,
+        };
+        let nullable = grammar.fixpoint(false, is_nullable)[0];
+        let empty = ignore.is_none() && grammar.fixpoint(true, is_empty)[0];
+        if empty {
+            self.out.push_str("start: \"\"\n");
+            return Ok(());
+        }
+        if !self.one_expression {
+            let _ = writeln!(self.out, "start: {whole}");
+        } else if nullable {
+            // A terminal must match something; nothing at all is the rule's business.
+            let _ = writeln!(
+                self.out,
+                "start: TEXT?\nTEXT: ({whole}) & /(?:.|\\x{{a}})+/"
+            );
+        } else {
+            let _ = writeln!(self.out, "start: TEXT\nTEXT: {whole}");
+        }
+        for (index, node) in grammar.definitions.iter().enumerate() {
+            if !self.productive[index] {
+                continue;
+            }
+            let mut line = format!("{}: ", self.name(index));
+            self.expr(node, grammar.rules[index], &mut line)?;
+            self.out.push_str(&line);
+            self.out.push('\n');
+        }
+        let mut units: Vec<(&String, &usize)> = self.units.iter().collect();
+        units.sort_by_key(|(_, number)| **number);
+        for (source, number) in units {
+            let _ = writeln!(self.out, "U{number}: /{source}/");
+        }
+        Ok(())
+    }
+
+    fn name(&self, index: usize) -> String {
+        let prefix = if self.one_expression { 'T' } else { 'r' };
+        format!("{prefix}{index}")
+    }
+
+    /// Writes a node in brackets; `rule`: ignored text may follow its terminals.
+    fn expr(&mut self, node: &Node, rule: bool, out: &mut String) -> Result<(), Fault> {
+        match node {
+            Node::Leaf(hir) => {
+                out.push('(');
+                if self.one_expression {
+                    let source = escape::escaped(hir)?;
+                    let _ = write!(out, "/{source}/");
+                } else {
+                    self.spelled(hir, true, true, out)?;
+                }
+                self.ignored(rule, out);
+                out.push(')');
+            }
+            Node::Name(name) => {
+                out.push('(');
+                out.push_str(&self.name(*name));
+                self.ignored(rule && !self.grammar.rules[*name], out);
+                out.push(')');
+            }
+            Node::Sequence(list) => {
+                out.push('(');
+                if list.is_empty() {
+                    out.push_str("\"\"");
+                }
+                for node in list {
+                    self.expr(node, rule, out)?;
+                    out.push(' ');
+                }
+                out.push(')');
+            }
+            Node::Choice(list) => {
+                // An option that never ends is no option.
+                let productive = &self.productive;
+                let list: Vec<&Node> = list
+                    .iter()
+                    .filter(|node| is_productive(node, productive))
+                    .collect();
+                out.push('(');
+                for (index, node) in list.into_iter().enumerate() {
+                    if index > 0 {
+                        out.push_str(" | ");
+                    }
+                    self.expr(node, rule, out)?;
+                }
+                out.push(')');
+            }
+            Node::Repeat(node, least, most) => {
+                if *most == Some(0) || !is_productive(node, &self.productive) {
+                    out.push_str("\"\"");
+                    return Ok(());
+                }
+                let mut inner = String::new();
+                self.expr(node, rule, &mut inner)?;
+                repeat(&inner, *least, *most, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn ignored(&self, rule: bool, out: &mut String) {
+        if let (true, Some(ignore)) = (rule, self.grammar.ignore) {
+            out.push(' ');
+            out.push_str(&self.name(ignore));
+        }
+    }
+
+    /// A regular expression as rules over single characters.
+    fn spelled(
+        &mut self,
+        hir: &Hir,
+        first: bool,
+        last: bool,
+        out: &mut String,
+    ) -> Result<(), Fault> {
+        match hir.kind() {
+            HirKind::Empty => out.push_str("\"\""),
+            HirKind::Look(Look::Start | Look::StartLF) if first => out.push_str("\"\""),
+            HirKind::Look(Look::End | Look::EndLF) if last => out.push_str("\"\""),
+            HirKind::Look(_) => {
+                escape::escaped(&Hir::concat(vec![
+                    Hir::dot(regex_syntax::hir::Dot::AnyChar),
+                    hir.clone(),
+                    Hir::dot(regex_syntax::hir::Dot::AnyChar),
+                ]))?;
+            }
+            HirKind::Literal(literal) => {
+                for c in String::from_utf8_lossy(&literal.0).chars() {
+                    let source = escape::escaped(&Hir::literal(c.to_string().into_bytes()))?;
+                    self.unit(source, out);
+                }
+            }
+            HirKind::Class(_) => {
+                let source = escape::escaped(hir)?;
+                self.unit(source, out);
+            }
+            HirKind::Repetition(repetition) => {
+                let mut inner = "(".to_owned();
+                self.spelled(&repetition.sub, false, false, &mut inner)?;
+                inner.push(')');
+                repeat(&inner, repetition.min, repetition.max, out);
+            }
+            HirKind::Capture(capture) => self.spelled(&capture.sub, first, last, out)?,
+            HirKind::Concat(parts) => {
+                let end = parts.len() - 1;
+                for (index, part) in parts.iter().enumerate() {
+                    self.spelled(part, first && index == 0, last && index == end, out)?;
+                    out.push(' ');
+                }
+            }
+            HirKind::Alternation(options) => {
+                out.push('(');
+                let options = options.iter().filter(|option| matches_something(option));
+                for (index, option) in options.enumerate() {
+                    if index > 0 {
+                        out.push_str(" | ");
+                    }
+                    self.spelled(option, first, last, out)?;
+                }
+                out.push(')');
+            }
+        }
+        Ok(())
+    }
+
+    fn unit(&mut self, source: String, out: &mut String) {
+        let next = self.units.len();
+        let number = self.units.entry(source).or_insert(next);
+        let _ = write!(out, "U{number} ");
+    }
+}
+
+fn repeat(inner: &str, least: u32, most: Option<u32>, out: &mut String) {
+    let _ = match (least, most) {
+        (_, Some(0)) => write!(out, "\"\""),
+        (0, None) => write!(out, "({inner})*"),
+        (1, None) => write!(out, "({inner})+"),
+        (0, Some(1)) => write!(out, "({inner})?"),
+        (least, None) => write!(out, "(({inner}){{{least},{least}}} ({inner})*)"),
+        (least, Some(most)) => write!(out, "({inner}){{{least},{most}}}"),
+    };
+}

@@ -1,0 +1,745 @@
+//! A client's JSON Schema, rewritten into the part of it that the grammar compiler knows, with nothing else in it.
+//!
+//! References become definitions of our own, annotations go, keywords the compiler lacks go and are reported, objects that say nothing about further
+//! properties are closed. The result allows what the schema allows, or less; except for what is reported as [`Loose`].
+
+use std::collections::HashMap;
+
+use protocol::Object;
+use serde_json::{Value, json};
+
+/// What the grammar does not hold the model to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Loose {
+    /// JSON pointer into the client's schema.
+    pub(crate) path: String,
+    pub(crate) keyword: String,
+    pub(crate) reason: String,
+}
+
+/// A schema for the compiler.
+#[derive(Clone, Debug)]
+pub(crate) struct Normal {
+    /// Its own keywords, and `$defs` with a definition for each reference.
+    pub(crate) schema: Value,
+    pub(crate) loose: Vec<Loose>,
+    /// For each definition, where in the client's schema it comes from.
+    origins: Vec<String>,
+}
+
+impl Normal {
+    /// Where in the client's schema the part at this pointer into ours comes from.
+    pub(crate) fn origin(&self, pointer: &str) -> String {
+        let inside = pointer.strip_prefix("/$defs/d").and_then(|rest| {
+            let (number, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let origin = self.origins.get(number.parse::<usize>().ok()?)?;
+            Some(format!("{origin}{rest}"))
+        });
+        inside.unwrap_or_else(|| pointer.to_owned())
+    }
+}
+
+/// Keywords that say something and that the compiler lacks.
+const UNKNOWN: [&str; 16] = [
+    "not",
+    "if",
+    "uniqueItems",
+    "contains",
+    "minContains",
+    "maxContains",
+    "propertyNames",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "$dynamicRef",
+    "$recursiveRef",
+    "disallow",
+    "extends",
+];
+
+/// Keywords that apply to the very value the schema is for.
+const IN_PLACE: [&str; 6] = ["allOf", "anyOf", "oneOf", "$ref", "const", "enum"];
+
+const STRINGS: [&str; 4] = ["pattern", "format", "minLength", "maxLength"];
+const NUMBERS: [&str; 5] = [
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+];
+const ARRAYS: [&str; 5] = [
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "minItems",
+    "maxItems",
+];
+const OBJECTS: [&str; 6] = [
+    "properties",
+    "required",
+    "additionalProperties",
+    "patternProperties",
+    "minProperties",
+    "maxProperties",
+];
+/// Formats the compiler has an expression for. Others are annotations.
+const FORMATS: [&str; 10] = [
+    "date-time",
+    "time",
+    "date",
+    "duration",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "uuid",
+    "uri",
+];
+const TYPES: [&str; 7] = [
+    "null", "boolean", "integer", "number", "string", "array", "object",
+];
+
+/// Rewrites `schema`, whose size and depth are known to be allowed.
+pub(crate) fn normalize(schema: &Value) -> Normal {
+    let mut normalizer = Normalizer {
+        root: schema,
+        definitions: HashMap::new(),
+        pending: Vec::new(),
+        loose: Vec::new(),
+        origins: Vec::new(),
+    };
+    let mut root = normalizer.schema(schema, "", Place::Value);
+    let mut definitions = Object::new();
+    while let Some((number, pointer, place)) = normalizer.pending.pop() {
+        let target = resolve(schema, &pointer).unwrap_or(&Value::Bool(true));
+        let target = normalizer.schema(target, &pointer, place);
+        definitions.insert(format!("d{number}"), target);
+    }
+    if !definitions.is_empty() {
+        if !root.is_object() {
+            root = json!({});
+        }
+        if let Some(root) = root.as_object_mut() {
+            root.insert("$defs".to_owned(), definitions.into());
+        }
+    }
+    let mut normal = Normal {
+        schema: root,
+        loose: normalizer.loose,
+        origins: normalizer.origins,
+    };
+    cut_endless(&mut normal);
+    normal
+}
+
+/// Where a schema stands.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Place {
+    /// It alone says what the value is, so that saying more than it does (no further properties) contradicts nobody.
+    Value,
+    /// Others speak about the same value.
+    Shared,
+}
+
+struct Normalizer<'a> {
+    root: &'a Value,
+    /// Number of the definition for a pointer and a place.
+    definitions: HashMap<(String, Place), usize>,
+    pending: Vec<(usize, String, Place)>,
+    loose: Vec<Loose>,
+    origins: Vec<String>,
+}
+
+impl Normalizer<'_> {
+    fn schema(&mut self, schema: &Value, path: &str, place: Place) -> Value {
+        let schema = match schema {
+            Value::Bool(_) => return schema.clone(),
+            Value::Object(schema) => schema,
+            other => {
+                let came = protocol::object::describe(other);
+                self.drop(path, "", &format!("a schema is an object, but {came} came"));
+                return json!({});
+            }
+        };
+        if let Some(inner) = only_part(schema) {
+            // `allOf` with one part is how some generators hang a description on a reference.
+            return self.schema(inner, &format!("{path}/allOf/0"), place);
+        }
+        let mut out = Object::new();
+        let alone = place == Place::Value && !IN_PLACE.iter().any(|key| schema.contains_key(*key));
+        for (keyword, value) in schema {
+            self.keyword(schema, keyword, value, path, place, &mut out);
+        }
+        if alone {
+            infer_type(&mut out);
+            close(schema, &mut out);
+        }
+        self.check_names(path, &out);
+        out.into()
+    }
+
+    /// Takes one keyword over, if it can.
+    fn keyword(
+        &mut self,
+        schema: &Object,
+        keyword: &str,
+        value: &Value,
+        path: &str,
+        place: Place,
+        out: &mut Object,
+    ) {
+        let here = format!("{path}/{keyword}");
+        let old_tuple = schema.get("items").is_some_and(Value::is_array);
+        match (keyword, value) {
+            ("type", value) => match types(value) {
+                Some(types) => {
+                    out.insert("type".to_owned(), types);
+                }
+                None => self.wrong(
+                    path,
+                    keyword,
+                    "the name of a type, or a list of them",
+                    value,
+                ),
+            },
+            ("$ref", Value::String(reference)) => {
+                self.reference(reference, schema, path, place, out)
+            }
+            ("const", value) => {
+                self.check_number(path, keyword, value);
+                out.insert("const".to_owned(), value.clone());
+            }
+            ("enum", Value::Array(values)) if !values.is_empty() => {
+                for value in values {
+                    self.check_number(path, keyword, value);
+                }
+                out.insert("enum".to_owned(), value.clone());
+            }
+            ("anyOf" | "oneOf", Value::Array(list)) if !list.is_empty() => {
+                let place = if says_more(schema) {
+                    Place::Shared
+                } else {
+                    place
+                };
+                self.list(list, keyword, &here, place, out);
+            }
+            ("allOf", Value::Array(list)) if !list.is_empty() => {
+                self.list(list, keyword, &here, Place::Shared, out);
+            }
+            ("items", Value::Array(list)) => self.list(list, "prefixItems", &here, place, out),
+            ("prefixItems", Value::Array(list)) => self.list(list, keyword, &here, place, out),
+            ("additionalItems", value) => {
+                if old_tuple {
+                    let items = self.schema(value, &here, place);
+                    out.insert("items".to_owned(), items);
+                }
+            }
+            ("items" | "additionalProperties", Value::Object(_) | Value::Bool(_)) => {
+                let inner = self.schema(value, &here, place);
+                out.insert(keyword.to_owned(), inner);
+            }
+            ("properties" | "patternProperties", Value::Object(named)) => {
+                // A property may also be described by a pattern.
+                let place = if schema.contains_key("patternProperties") {
+                    Place::Shared
+                } else {
+                    place
+                };
+                let mut properties = Object::new();
+                for (name, property) in named {
+                    let here = format!("{here}/{}", escape_pointer(name));
+                    let property = self.schema(property, &here, place);
+                    properties.insert(name.clone(), property);
+                }
+                out.insert(keyword.to_owned(), properties.into());
+            }
+            ("required", Value::Array(names)) if names.iter().all(Value::is_string) => {
+                out.insert(keyword.to_owned(), value.clone());
+            }
+            // Draft 3 and sloppy generators mark a property itself.
+            ("required", Value::Bool(_)) => {}
+            (
+                "minItems" | "maxItems" | "minLength" | "maxLength" | "minProperties"
+                | "maxProperties",
+                Value::Number(number),
+            ) => match count(number) {
+                Some(count) => {
+                    out.insert(keyword.to_owned(), count.into());
+                }
+                None => self.wrong(path, keyword, "a whole number that is not negative", value),
+            },
+            (
+                "minimum" | "maximum" | "multipleOf" | "exclusiveMinimum" | "exclusiveMaximum",
+                Value::Number(_),
+            )
+            | ("exclusiveMinimum" | "exclusiveMaximum", Value::Bool(_))
+            | ("pattern", Value::String(_)) => {
+                out.insert(keyword.to_owned(), value.clone());
+            }
+            ("format", Value::String(format)) => {
+                if FORMATS.contains(&format.as_str()) {
+                    out.insert(keyword.to_owned(), value.clone());
+                }
+            }
+            ("uniqueItems", Value::Bool(false))
+            | ("unevaluatedProperties" | "unevaluatedItems", Value::Bool(true)) => {}
+            ("if", _) if !schema.contains_key("then") && !schema.contains_key("else") => {}
+            // A closed object has nothing that is unevaluated.
+            ("unevaluatedProperties", _) if is_closable(schema, place) => {}
+            ("minContains" | "maxContains", _) if !schema.contains_key("contains") => {}
+            _ if UNKNOWN.contains(&keyword) => {
+                self.drop(
+                    path,
+                    keyword,
+                    "the grammar compiler does not know this keyword",
+                );
+            }
+            ("$ref", _) => self.wrong(path, keyword, "a string", value),
+            ("enum" | "anyOf" | "oneOf" | "allOf", _) => {
+                self.wrong(path, keyword, "a list that is not empty", value);
+            }
+            ("items" | "additionalProperties" | "prefixItems", _) => {
+                self.wrong(path, keyword, "a schema", value);
+            }
+            ("properties" | "patternProperties", _) => {
+                self.wrong(path, keyword, "an object of schemas", value)
+            }
+            ("required", _) => self.wrong(path, keyword, "a list of names", value),
+            ("pattern" | "format", _) => self.wrong(path, keyword, "a string", value),
+            _ if NUMBERS.contains(&keyword)
+                || ARRAYS.contains(&keyword)
+                || STRINGS.contains(&keyword)
+                || OBJECTS.contains(&keyword) =>
+            {
+                self.wrong(path, keyword, "a number", value);
+            }
+            // Titles, descriptions, defaults, definitions, and whatever else says nothing about the value.
+            _ => {}
+        }
+    }
+
+    fn list(&mut self, list: &[Value], keyword: &str, here: &str, place: Place, out: &mut Object) {
+        let list: Vec<Value> = list
+            .iter()
+            .enumerate()
+            .map(|(index, schema)| self.schema(schema, &format!("{here}/{index}"), place))
+            .collect();
+        out.insert(keyword.to_owned(), list.into());
+    }
+
+    fn reference(
+        &mut self,
+        reference: &str,
+        schema: &Object,
+        path: &str,
+        place: Place,
+        out: &mut Object,
+    ) {
+        let Some(pointer) = local_pointer(self.root, reference) else {
+            let reason = format!("\"{reference}\" is nowhere in this schema");
+            self.drop(path, "$ref", &reason);
+            return;
+        };
+        let place = if says_more(schema) {
+            Place::Shared
+        } else {
+            place
+        };
+        let key = (pointer.clone(), place);
+        let number = match self.definitions.get(&key) {
+            Some(number) => *number,
+            None => {
+                let number = self.origins.len();
+                self.origins.push(pointer.clone());
+                self.definitions.insert(key, number);
+                self.pending.push((number, pointer, place));
+                number
+            }
+        };
+        out.insert("$ref".to_owned(), format!("#/$defs/d{number}").into());
+    }
+
+    /// Names of further properties may come twice, so that counting them counts too many.
+    fn check_names(&mut self, path: &str, out: &Object) {
+        let least = out
+            .get("minProperties")
+            .and_then(Value::as_u64)
+            .unwrap_or(0);
+        let required = out.get("required").and_then(Value::as_array);
+        let open = out.get("additionalProperties") != Some(&Value::Bool(false))
+            || out.contains_key("patternProperties");
+        if open && least > 1 && least > required.map_or(0, Vec::len) as u64 {
+            self.drop(
+                path,
+                "minProperties",
+                "names that the schema does not list may come twice",
+            );
+        }
+    }
+
+    /// The compiler calculates with f64.
+    fn check_number(&mut self, path: &str, keyword: &str, value: &Value) {
+        let Value::Number(number) = value else {
+            return;
+        };
+        let exact = match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => whole.unsigned_abs() <= 1 << 53,
+            (None, Some(float)) => float.abs() < 1e15,
+            (None, None) => false,
+        };
+        if !exact {
+            self.drop(path, keyword, "the number is too large to be held exactly");
+        }
+    }
+
+    fn wrong(&mut self, path: &str, keyword: &str, expected: &str, value: &Value) {
+        let came = protocol::object::describe(value);
+        self.drop(
+            path,
+            keyword,
+            &format!("must be {expected}, but {came} came"),
+        );
+    }
+
+    fn drop(&mut self, path: &str, keyword: &str, reason: &str) {
+        self.loose.push(Loose {
+            path: path.to_owned(),
+            keyword: keyword.to_owned(),
+            reason: reason.to_owned(),
+        });
+    }
+}
+
+/// An object that says nothing about further properties gets none: a small model would fill them with noise.
+fn close(schema: &Object, out: &mut Object) {
+    let is_object = out.get("type").is_some_and(|types| names(types, "object"));
+    if !is_object || !is_closable(schema, Place::Value) {
+        return;
+    }
+    let Some(Value::Object(properties)) = out.get("properties") else {
+        return;
+    };
+    let mut properties = properties.clone();
+    let required = out.get("required").and_then(Value::as_array);
+    for name in required.into_iter().flatten().filter_map(Value::as_str) {
+        if !properties.contains_key(name) {
+            properties.insert(name.to_owned(), json!({}));
+        }
+    }
+    let least = out.get("minProperties").and_then(Value::as_u64);
+    if least.is_some_and(|least| least > properties.len() as u64) {
+        return;
+    }
+    out.insert("properties".to_owned(), properties.into());
+    out.insert("additionalProperties".to_owned(), false.into());
+}
+
+/// The one part of an `allOf` that has only one, in a schema that says nothing else.
+fn only_part(schema: &Object) -> Option<&Value> {
+    let [only] = schema.get("allOf")?.as_array()?.as_slice() else {
+        return None;
+    };
+    let constrains = |keyword: &str| {
+        keyword != "allOf"
+            && (keyword == "type"
+                || [
+                    &IN_PLACE[..],
+                    &UNKNOWN,
+                    &STRINGS,
+                    &NUMBERS,
+                    &ARRAYS,
+                    &OBJECTS,
+                ]
+                .iter()
+                .any(|known| known.contains(&keyword)))
+    };
+    (!schema.keys().any(|keyword| constrains(keyword))).then_some(only)
+}
+
+/// Does it say more about its value than one reference or choice does?
+fn says_more(schema: &Object) -> bool {
+    let groups = [&UNKNOWN[..], &STRINGS, &NUMBERS, &ARRAYS, &OBJECTS];
+    let in_place = IN_PLACE.iter().filter(|key| schema.contains_key(**key));
+    in_place.count() > 1
+        || schema
+            .keys()
+            .any(|keyword| groups.iter().any(|group| group.contains(&keyword.as_str())))
+}
+
+fn is_closable(schema: &Object, place: Place) -> bool {
+    place == Place::Value
+        && !IN_PLACE.iter().any(|key| schema.contains_key(*key))
+        && [
+            "additionalProperties",
+            "patternProperties",
+            "propertyNames",
+            "dependentSchemas",
+            "then",
+            "else",
+        ]
+        .iter()
+        .all(|key| !schema.contains_key(*key))
+}
+
+fn infer_type(out: &mut Object) {
+    if out.contains_key("type") {
+        return;
+    }
+    let has = |keys: &[&str]| keys.iter().any(|key| out.contains_key(*key));
+    let types = [
+        (has(&OBJECTS), "object"),
+        (has(&ARRAYS), "array"),
+        (has(&STRINGS), "string"),
+        (has(&NUMBERS), "number"),
+    ];
+    let mut found = types.iter().filter(|(found, _)| *found);
+    if let (Some((_, only)), None) = (found.next(), found.next()) {
+        out.insert("type".to_owned(), (*only).into());
+    }
+}
+
+fn types(value: &Value) -> Option<Value> {
+    let known = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
+    match value {
+        Value::String(_) => known(value).then(|| value.clone()),
+        Value::Array(list) if !list.is_empty() => list.iter().all(known).then(|| value.clone()),
+        _ => None,
+    }
+}
+
+/// Is `name` the type, or one of the types?
+fn names(types: &Value, name: &str) -> bool {
+    match types {
+        Value::String(only) => only == name,
+        Value::Array(list) => list.iter().any(|one| one == name),
+        _ => false,
+    }
+}
+
+/// `3` and `3.0`.
+fn count(number: &serde_json::Number) -> Option<u64> {
+    number.as_u64().or_else(|| {
+        let float = number.as_f64()?;
+        let whole = float.fract() == 0.0 && (0.0..1e15).contains(&float);
+        // Whole and within range, so that nothing is lost.
+        whole.then_some(float as u64)
+    })
+}
+
+pub(crate) fn escape_pointer(segment: &str) -> String {
+    segment.replace('~', "~0").replace('/', "~1")
+}
+
+/// The pointer a reference within the document means, if something is there.
+fn local_pointer(root: &Value, reference: &str) -> Option<String> {
+    let fragment = reference.strip_prefix('#').or_else(|| {
+        // The document's own address in front.
+        let id = root.get("$id").or_else(|| root.get("id"))?.as_str()?;
+        reference
+            .strip_prefix(id.trim_end_matches('#'))?
+            .strip_prefix('#')
+    })?;
+    let pointer = percent_decoded(fragment)?;
+    let pointer = if pointer == "/" {
+        String::new()
+    } else {
+        pointer
+    };
+    if pointer.is_empty() || pointer.starts_with('/') {
+        return resolve(root, &pointer).map(|_| pointer);
+    }
+    anchor(root, &pointer)
+}
+
+fn resolve<'a>(root: &'a Value, pointer: &str) -> Option<&'a Value> {
+    root.pointer(pointer)
+        .filter(|target| target.is_object() || target.is_boolean())
+}
+
+/// Where `$anchor` (or, in draft 7, `$id` with a `#`) gives a schema this name.
+fn anchor(root: &Value, name: &str) -> Option<String> {
+    let mut open = vec![(root, String::new())];
+    while let Some((value, path)) = open.pop() {
+        match value {
+            Value::Object(object) => {
+                let is_named = object.get("$anchor").and_then(Value::as_str) == Some(name)
+                    || object
+                        .get("$id")
+                        .and_then(Value::as_str)
+                        .and_then(|id| id.strip_prefix('#'))
+                        == Some(name);
+                if is_named {
+                    return Some(path);
+                }
+                open.extend(
+                    object
+                        .iter()
+                        .map(|(key, value)| (value, format!("{path}/{}", escape_pointer(key)))),
+                );
+            }
+            Value::Array(list) => open.extend(
+                list.iter()
+                    .enumerate()
+                    .map(|(index, value)| (value, format!("{path}/{index}"))),
+            ),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    if !text.contains('%') {
+        return Some(text.to_owned());
+    }
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+        bytes.push(u8::try_from(high << 4 | low).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// A schema that needs itself, like `{"properties":{"next":{"$ref":"#"}},"required":["next"]}`, has no finite value; a model that enters it never comes
+/// out. References to such definitions are dropped.
+fn cut_endless(normal: &mut Normal) {
+    let Some(Value::Object(definitions)) = normal.schema.get("$defs") else {
+        return;
+    };
+    let mut ends: HashMap<String, bool> = definitions
+        .keys()
+        .map(|name| (format!("#/$defs/{name}"), false))
+        .collect();
+    loop {
+        let mut changed = false;
+        for (name, definition) in definitions {
+            let name = format!("#/$defs/{name}");
+            if !ends[&name] && can_end(definition, &ends) {
+                ends.insert(name, true);
+                changed = true;
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    if ends.values().all(|ends| *ends) {
+        return;
+    }
+    let mut cut = Vec::new();
+    cut_references(
+        &mut normal.schema,
+        &mut String::new(),
+        false,
+        &ends,
+        &mut cut,
+    );
+    for path in cut {
+        let loose = Loose {
+            path: normal.origin(&path),
+            keyword: "$ref".to_owned(),
+            reason: "the schema needs itself, so that no value ever ends".to_owned(),
+        };
+        if !normal.loose.contains(&loose) {
+            normal.loose.push(loose);
+        }
+    }
+}
+
+fn can_end(schema: &Value, ends: &HashMap<String, bool>) -> bool {
+    let Value::Object(schema) = schema else {
+        return schema != &Value::Bool(false);
+    };
+    let list = |keyword: &str| schema.get(keyword).and_then(Value::as_array);
+    let by_reference = match schema.get("$ref").and_then(Value::as_str) {
+        Some(reference) => ends.get(reference).copied().unwrap_or(true),
+        None => true,
+    };
+    let all = list("allOf").is_none_or(|list| list.iter().all(|part| can_end(part, ends)));
+    let any = ["anyOf", "oneOf"].iter().all(|keyword| {
+        list(keyword).is_none_or(|options| options.iter().any(|option| can_end(option, ends)))
+    });
+    by_reference && all && any && by_type(schema, ends)
+}
+
+/// Is there a finite value of one of its types?
+fn by_type(schema: &Object, ends: &HashMap<String, bool>) -> bool {
+    let Some(types) = schema.get("type") else {
+        // Without a type, a number will do, whatever is said about objects.
+        return true;
+    };
+    let scalar = ["null", "boolean", "integer", "number", "string"];
+    if scalar.iter().any(|name| names(types, name)) {
+        return true;
+    }
+    let object = || {
+        let properties = schema.get("properties");
+        let required = schema.get("required").and_then(Value::as_array);
+        required.into_iter().flatten().all(|name| {
+            let name = name.as_str().unwrap_or_default();
+            let property = properties.and_then(|properties| properties.get(name));
+            property.is_none_or(|property| can_end(property, ends))
+        })
+    };
+    let array = || {
+        let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0);
+        let least = usize::try_from(least).unwrap_or(usize::MAX);
+        let first = schema.get("prefixItems").and_then(Value::as_array);
+        let first = first.map_or(&[][..], Vec::as_slice);
+        first.iter().take(least).all(|item| can_end(item, ends))
+            && (least <= first.len() || schema.get("items").is_none_or(|item| can_end(item, ends)))
+    };
+    (names(types, "object") && object()) || (names(types, "array") && array())
+}
+
+fn cut_references(
+    schema: &mut Value,
+    path: &mut String,
+    named: bool,
+    ends: &HashMap<String, bool>,
+    cut: &mut Vec<String>,
+) {
+    match schema {
+        Value::Object(object) => {
+            // `named`: the keys are names of schemas, not keywords.
+            let endless = object
+                .get("$ref")
+                .and_then(Value::as_str)
+                .is_some_and(|reference| ends.get(reference) == Some(&false));
+            if endless {
+                object.shift_remove("$ref");
+                cut.push(path.clone());
+            }
+            for (key, value) in object.iter_mut() {
+                if !named && matches!(key.as_str(), "const" | "enum") {
+                    continue;
+                }
+                let names = ["properties", "patternProperties", "$defs"];
+                let named = !named && names.contains(&key.as_str());
+                let length = path.len();
+                path.push('/');
+                path.push_str(&escape_pointer(key));
+                cut_references(value, path, named, ends, cut);
+                path.truncate(length);
+            }
+        }
+        Value::Array(list) => {
+            for (index, value) in list.iter_mut().enumerate() {
+                let length = path.len();
+                path.push_str(&format!("/{index}"));
+                cut_references(value, path, false, ends, cut);
+                path.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}

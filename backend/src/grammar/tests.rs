@@ -1,0 +1,8 @@
+//! Walks through grammars: tokens drawn at random from what the masks allow must always make what was asked for.
+
+mod calls;
+mod custom;
+mod hostile;
+mod lazy;
+mod schemas;
+mod support;

@@ -1,0 +1,166 @@
+//! Jinja as `transformers` sets it up for chat templates: `trim_blocks`, `lstrip_blocks`, loop controls, Python's methods, `tojson`, `raise_exception` and
+//! `strftime_now`. A template comes with a model file and is not trusted: it can use up its fuel and nothing else.
+
+use std::{borrow::Cow, io};
+
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value,
+    syntax::SyntaxConfig,
+    value::{Kwargs, ValueKind},
+};
+
+use super::{PromptError, date::Date, python};
+
+const NAME: &str = "chat_template";
+/// Instructions and 64-byte units of text that any template gets; more with the conversation it is given.
+const FUEL: u64 = 500_000;
+/// Bytes a prompt may have beyond a small multiple of what went in.
+const OUTPUT: usize = 4 << 20;
+/// Nested loops, conditions and macro calls. Real templates need less than 30; a thread's stack takes many times this.
+const DEEPEST: usize = 150;
+
+/// A compiled template.
+#[derive(Debug)]
+pub(super) struct Jinja {
+    environment: Environment<'static>,
+}
+
+impl Jinja {
+    pub(super) fn new(source: &str, date: Date) -> Result<Jinja, PromptError> {
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build()
+            .map_err(|error| failed(&error))?;
+        environment.set_syntax(syntax);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+        environment.set_recursion_limit(DEEPEST);
+        environment.set_debug(false);
+        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.set_formatter(|out, _, value| {
+            let text = python::print(value)?;
+            out.write_str(&text).map_err(Error::from)
+        });
+        environment.add_filter("tojson", to_json);
+        // In Python, strings can be iterated and indexed. Llama 3.1's template asks this to decide that a tool's result is quoted.
+        environment.add_test("iterable", |value: &Value| value.kind() == ValueKind::String || value.try_iter().is_ok());
+        environment.add_test("sequence", |value: &Value| matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map));
+        environment.add_function("raise_exception", |message: Cow<'_, str>| -> Result<Value, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, message.into_owned()))
+        });
+        environment.add_function("strftime_now", move |format: Cow<'_, str>| date.format(&format));
+        environment
+            .add_template_owned(NAME, without_generation_tags(source))
+            .map_err(|error| failed(&error))?;
+        Ok(Jinja { environment })
+    }
+
+    /// Runs the template. `given` is the number of bytes in `context`.
+    pub(super) fn render(&self, context: Value, given: usize) -> Result<String, PromptError> {
+        // Cheap: what is inside is shared.
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(FUEL + given as u64));
+        let template = environment
+            .get_template(NAME)
+            .map_err(|error| failed(&error))?;
+        let mut out = Bounded {
+            bytes: Vec::with_capacity(given + given / 4 + 1024),
+            most: OUTPUT + given.saturating_mul(16),
+        };
+        template
+            .render_captured_to(context, &mut out)
+            .map_err(|error| failed(&error))?;
+        String::from_utf8(out.bytes).map_err(|_| PromptError::Template("wrote text that is not UTF-8".to_owned()))
+    }
+}
+
+/// `{% generation %}` marks what `transformers` trains on; for a prompt it is a block that is always there.
+fn without_generation_tags(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at + 2);
+        out.push_str(before);
+        rest = tag;
+        let inner = tag.trim_start_matches(['-', '+']).trim_start();
+        for (word, block) in [("generation", "if true"), ("endgeneration", "endif")] {
+            if let Some(after) = inner.strip_prefix(word)
+                && after
+                    .trim_start()
+                    .trim_start_matches(['-', '+'])
+                    .starts_with("%}")
+            {
+                out.push_str(&tag[..tag.len() - inner.len()]);
+                out.push_str(block);
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn to_json(value: &Value, kwargs: Kwargs) -> Result<Value, Error> {
+    let mut style = python::Style::default();
+    if let Some(ascii) = kwargs.get::<Option<bool>>("ensure_ascii")? {
+        style.ascii = ascii;
+    }
+    if let Some(indent) = kwargs.get::<Option<usize>>("indent")? {
+        const WIDEST: usize = 16;
+        if indent > WIDEST {
+            let problem = format!("tojson: indent must be 0 to {WIDEST}, but {indent} came");
+            return Err(Error::new(ErrorKind::InvalidOperation, problem));
+        }
+        style.indent = Some(indent);
+    }
+    if let Some(separators) = kwargs.get::<Option<Vec<String>>>("separators")? {
+        let [item, key] = <[String; 2]>::try_from(separators)
+            .map_err(|_| Error::new(ErrorKind::InvalidOperation, "tojson: separators must be two strings"))?;
+        style.item_separator = item;
+        style.key_separator = key;
+    }
+    if let Some(sort) = kwargs.get::<Option<bool>>("sort_keys")? {
+        style.sort_keys = sort;
+    }
+    kwargs.assert_all_used()?;
+    Ok(Value::from(python::dumps(value, &style)?))
+}
+
+fn failed(error: &Error) -> PromptError {
+    let place = error
+        .line()
+        .map(|line| format!(" (line {line})"))
+        .unwrap_or_default();
+    let text = match (error.kind(), error.detail()) {
+        (ErrorKind::OutOfFuel, _) => "it does more work than a conversation of this size can need".to_owned(),
+        (_, Some(detail)) => detail.to_owned(),
+        (kind, None) => kind.to_string(),
+    };
+    PromptError::Template(format!("{text}{place}"))
+}
+
+/// Takes no more than a prompt can have.
+#[derive(Debug)]
+struct Bounded {
+    bytes: Vec<u8>,
+    most: usize,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.most {
+            return Err(io::Error::other(format!("the prompt would be longer than {} bytes", self.most)));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
