@@ -2,7 +2,7 @@
 
 use std::{
     env, fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitStatus,
     time::Duration,
 };
@@ -162,21 +162,4 @@ fn ready(log: &str) -> Option<String> {
         "http://{}",
         rest.split(|sign| !authority(sign)).next()?
     ))
-}
-
-/// Writes the files of `codex-bridge --init` into `folder`.
-pub async fn init(folder: &Path, arguments: &[&str]) -> Result<()> {
-    let mut command = Command::new(binary()?);
-    command.arg("--init").arg(folder).args(arguments);
-    let output = command
-        .output()
-        .await
-        .with_context(|| format!("start {command:?}"))?;
-    ensure!(
-        output.status.success(),
-        "{command:?} ended with {}: {}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(())
 }

@@ -2,6 +2,7 @@
 //! fetches once into the cache of this checkout.
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -134,8 +135,22 @@ pub fn data() -> PathBuf {
 
 /// `codex-bridge pull`: the path of the model, fetched if need be.
 pub async fn pull(model: &str) -> Result<PathBuf> {
+    let path = run(&["pull".as_ref(), model.as_ref()]).await?;
+    Ok(PathBuf::from(path.trim_end()))
+}
+
+/// Writes the files of `codex-bridge --init` into `folder`, with what the bridge knows of models fetched here.
+pub async fn init(folder: &Path, arguments: &[&str]) -> Result<()> {
+    let mut all: Vec<&OsStr> = vec!["--init".as_ref(), folder.as_ref()];
+    all.extend(arguments.iter().map(OsStr::new));
+    run(&all).await?;
+    Ok(())
+}
+
+/// Runs the bridge's command to its end, and gives its output.
+async fn run(arguments: &[&OsStr]) -> Result<String> {
     let mut command = command()?;
-    command.args(["pull", model]);
+    command.args(arguments);
     let output = command
         .output()
         .await
@@ -146,8 +161,7 @@ pub async fn pull(model: &str) -> Result<PathBuf> {
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    let path = String::from_utf8(output.stdout).context("a path that is no text")?;
-    Ok(PathBuf::from(path.trim_end()))
+    String::from_utf8(output.stdout).context("output that is no text")
 }
 
 /// The name a model is served under: its alias, or the file's own name.
