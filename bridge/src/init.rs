@@ -7,13 +7,14 @@ mod bridge_config;
 mod codex_config;
 mod files;
 mod model;
-mod model_catalog;
 
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
 pub use self::files::Error;
 use self::model::Model;
-use crate::config::Loaded;
+use crate::{codex_model::CodexModel, config::Loaded};
 
 /// What the user said about the model; the rest is asked or assumed.
 #[derive(Debug, Clone, Default)]
@@ -37,10 +38,20 @@ pub async fn run(wishes: &Wishes, loaded: &Loaded) -> Result<Vec<String>, Error>
             "codex.config.toml",
             codex_config::render(&model, loaded, &directory.join("model-catalog.json")),
         ),
-        ("model-catalog.json", model_catalog::render(&model)),
+        ("model-catalog.json", catalog(&model)),
     ];
     files::write_all(&directory, &contents, wishes.force)?;
     Ok(told(&directory, &contents, notes, loaded))
+}
+
+fn catalog(model: &Model) -> String {
+    let entry = CodexModel {
+        slug: &model.name,
+        context: Some(model.context),
+        vision: model.vision,
+        parallel_calls: true,
+    };
+    format!("{:#}\n", json!({ "models": [entry.entry(1)] }))
 }
 
 fn told(

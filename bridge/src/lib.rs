@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
+mod codex_model;
 pub mod config;
 pub mod headers;
 pub mod health_check;

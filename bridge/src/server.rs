@@ -43,7 +43,7 @@ mod stop;
 pub use self::{
     context::RequestContext,
     drain::Drain,
-    log::{Record, RequestLog},
+    log::{Changes, Record, RequestLog},
 };
 
 /// What all requests share.

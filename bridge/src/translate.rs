@@ -38,6 +38,7 @@ use crate::config::Policy;
 
 pub use catalog::{Tool, ToolCatalog};
 pub use count::Counts;
+pub(crate) use count::told;
 pub use error::Error;
 pub use fuzz::fuzz_normalize;
 

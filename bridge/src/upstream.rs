@@ -3,18 +3,24 @@
 //! [`Upstream`] is an enum and not a trait: there are two kinds, a server reached over HTTP and the engine inside this
 //! program. Both answer with the text of an event stream in the Responses dialect.
 
+mod answer;
 pub mod bundled;
 pub mod client;
-pub mod fault;
+mod direct;
 pub mod http;
+pub(crate) mod place;
 pub mod probe;
 
 use ::http::{HeaderValue, StatusCode};
-use protocol::{ApiError, ErrorKind, error};
+use protocol::{
+    ApiError, ErrorKind,
+    error::{INVALID_PROMPT, SERVER_ERROR},
+};
 
 use crate::config::UpstreamConfig;
 
 pub use self::{
+    answer::Answer,
     bundled::Bundled,
     http::{Http, Target},
     probe::Detected,
@@ -59,12 +65,12 @@ pub enum SendError {
     Stopped { message: String },
     #[error("the model server at {address} did not answer in time")]
     TimedOut { address: String },
-    #[error(
-        "the model server at {address} answered {status}; a redirect of the model endpoint is not followed"
-    )]
-    Redirected { address: String, status: StatusCode },
+    /// No repetition makes this server answer as it must.
+    #[error("the model server at {address} {problem}")]
+    Unusable { address: String, problem: String },
     #[error("the connection to the model server at {address} failed: {problem}")]
     Broken { address: String, problem: String },
+    /// `status` is the server's own.
     #[error("{}", error.message)]
     Refused {
         status: StatusCode,
@@ -82,25 +88,18 @@ impl SendError {
         )
     }
 
-    pub fn status(&self) -> StatusCode {
-        match self {
-            Self::Unreachable { .. } | Self::Redirected { .. } | Self::Broken { .. } => {
-                StatusCode::BAD_GATEWAY
-            }
-            Self::Loading { .. } | Self::Starting { .. } | Self::Stopped { .. } => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-            Self::TimedOut { .. } => StatusCode::GATEWAY_TIMEOUT,
-            Self::Refused { status, .. } => *status,
-        }
-    }
-
+    /// As a client is told it, in an answer or inside a stream.
     pub fn to_api(&self) -> ApiError {
+        let ours = |kind, code| ApiError::new(kind, self.to_string()).with_code(code);
         match self {
             Self::Refused { error, .. } => error.clone(),
-            other => {
-                ApiError::new(ErrorKind::Server, other.to_string()).with_code(error::SERVER_ERROR)
-            }
+            Self::Unusable { .. } => ours(ErrorKind::InvalidRequest, INVALID_PROMPT),
+            Self::Unreachable { .. }
+            | Self::Loading { .. }
+            | Self::Starting { .. }
+            | Self::Stopped { .. }
+            | Self::TimedOut { .. }
+            | Self::Broken { .. } => ours(ErrorKind::Server, SERVER_ERROR),
         }
     }
 }

@@ -57,7 +57,8 @@ fn crates_depend_one_way() {
     ];
     let stray: Vec<_> = edges
         .iter()
-        .filter(|(from, to)| !allowed.contains(&(from.as_str(), to.as_str())))
+        // A crate may name itself, to have a feature on in its own tests.
+        .filter(|(from, to)| from != to && !allowed.contains(&(from.as_str(), to.as_str())))
         .collect();
     assert!(
         edges.contains(&(String::new(), "protocol".to_owned())),
@@ -125,12 +126,17 @@ fn one_module_of_the_bridge_names_the_engine() {
 
 #[test]
 fn translation_and_rewriting_know_no_io() {
-    const IO: [&str; 6] = ["tokio", "warp", "reqwest", "hyper", "std::net", "std::fs"];
+    const IO: [&str; 8] = [
+        "tokio", "warp", "reqwest", "hyper", "std::net", "std::fs",
+        // They do it for others.
+        "upstream", "server",
+    ];
     let source = Path::new(ROOT).join("bridge/src");
     let mut checked = 0;
     for place in [
         "translate.rs",
         "translate",
+        "stream/fault.rs",
         "stream/form.rs",
         "stream/guard.rs",
         "stream/incoming.rs",
@@ -140,6 +146,7 @@ fn translation_and_rewriting_know_no_io() {
         "stream/out.rs",
         "stream/parts.rs",
         "stream/peek.rs",
+        "stream/resource.rs",
         "stream/rewriter.rs",
         "stream/terminal.rs",
         "stream/unwrap.rs",

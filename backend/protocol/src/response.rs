@@ -22,14 +22,6 @@ impl Phase {
             Self::FinalAnswer => "final_answer",
         }
     }
-
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "commentary" => Some(Self::Commentary),
-            "final_answer" => Some(Self::FinalAnswer),
-            _ => None,
-        }
-    }
 }
 
 /// Adds to `response` every field of the resource it lacks, from the request where the request says it and the

@@ -88,7 +88,11 @@ pub struct Places {
 
 impl Places {
     pub fn new(environment: &Environment) -> Self {
-        let set = |name: &str| environment.get(name).filter(|value| !value.is_empty());
+        // One that is not UTF-8 counts as not set: a path of ours could not be told to the user.
+        let set = |name: &str| {
+            let value = environment.get(name).ok().flatten();
+            value.filter(|value| !value.is_empty())
+        };
         let home = set("HOME").map(PathBuf::from);
         // A relative path there is invalid and to be ignored (XDG Base Directory Specification 0.8).
         let xdg = |name: &str, below_home: &str| {

@@ -109,6 +109,7 @@ fn key(
             let fault = |came: String| Fault::new(&path, came, described(&path));
             let text = environment
                 .get(&name)
+                .map_err(|problem| fault(format!("{name:?} is {problem}")))?
                 .ok_or_else(|| fault(format!("{name:?} is not set")))?;
             match KeyText::try_from(text.to_owned()) {
                 Ok(key) => Ok(Some(key.0)),

@@ -24,6 +24,9 @@ pub enum Error {
         allowed: String,
     },
 
+    #[error("{name}: {problem}; text is allowed")]
+    Variable { name: String, problem: &'static str },
+
     /// The layers cannot be put together; never the user's fault.
     #[error("configuration: {0}")]
     Merge(String),

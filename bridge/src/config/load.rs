@@ -36,7 +36,11 @@ impl Sources {
     /// Reads, merges and checks all layers.
     pub fn load(&self) -> Result<Loaded, Error> {
         let mut layers = Vec::new();
-        if let Some(path) = self.path.clone().or_else(|| self.environment.config_path()) {
+        let path = match &self.path {
+            Some(path) => Some(path.clone()),
+            None => self.environment.config_path()?,
+        };
+        if let Some(path) = path {
             layers.push(source::file(&path)?);
         }
         layers.push(self.environment.layer()?);

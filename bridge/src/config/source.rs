@@ -1,7 +1,8 @@
 //! Where layers come from: the text of a file, the process environment, the command line.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
 };
@@ -17,7 +18,14 @@ use super::{
 
 /// The environment variables the program may see. Tests bring their own.
 #[derive(Debug, Clone, Default)]
-pub struct Environment(BTreeMap<String, String>);
+pub struct Environment {
+    texts: BTreeMap<String, String>,
+    /// Variables that are set, but not to UTF-8.
+    garbled: BTreeSet<String>,
+}
+
+/// What is said of a variable that is not UTF-8.
+const GARBLED: &str = "not UTF-8";
 
 /// Settings given as flags.
 #[derive(Debug, Clone, Default)]
@@ -37,30 +45,48 @@ const PREFIX: &str = "CODEX_BRIDGE__";
 const PATH_VARIABLES: [&str; 2] = ["CODEX_BRIDGE_CONFIG", "CODEX_LLAMA_CPP_BRIDGE_CONFIG"];
 
 impl Environment {
-    /// The process environment; variables that are not UTF-8 cannot hold a setting and are left out.
+    /// The process environment.
     pub fn of_process() -> Self {
-        std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect()
+        std::env::vars_os().collect()
     }
 
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+    /// `None` when it is not set.
+    ///
+    /// # Errors
+    /// In words: it is not UTF-8. Whoever set it meant something by it.
+    pub fn get(&self, name: &str) -> Result<Option<&str>, &'static str> {
+        if self.garbled.contains(name) {
+            return Err(GARBLED);
+        }
+        Ok(self.texts.get(name).map(String::as_str))
     }
 
     /// The configuration file that the environment names.
-    pub(super) fn config_path(&self) -> Option<PathBuf> {
-        PATH_VARIABLES
-            .iter()
-            .find_map(|name| self.get(name).filter(|path| !path.is_empty()))
-            .map(PathBuf::from)
+    pub(super) fn config_path(&self) -> Result<Option<PathBuf>, Error> {
+        for name in PATH_VARIABLES {
+            let path = self.get(name).map_err(|problem| Error::Variable {
+                name: name.to_owned(),
+                problem,
+            })?;
+            if let Some(path) = path.filter(|path| !path.is_empty()) {
+                return Ok(Some(PathBuf::from(path)));
+            }
+        }
+        Ok(None)
     }
 
     /// `CODEX_BRIDGE__LISTEN__PORT=10902` sets `listen.port`.
     pub(super) fn layer(&self) -> Result<Layer, Error> {
         let mut settings = Map::new();
         let mut places = BTreeMap::new();
-        for (variable, text) in &self.0 {
+        let garbled = self.garbled.iter().find(|name| name.starts_with(PREFIX));
+        if let Some(name) = garbled {
+            return Err(Error::Variable {
+                name: name.clone(),
+                problem: GARBLED,
+            });
+        }
+        for (variable, text) in &self.texts {
             let Some(name) = variable.strip_prefix(PREFIX) else {
                 continue;
             };
@@ -80,9 +106,19 @@ impl Environment {
     }
 }
 
-impl FromIterator<(String, String)> for Environment {
-    fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
-        Self(variables.into_iter().collect())
+impl<N: Into<OsString>, V: Into<OsString>> FromIterator<(N, V)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
+        let mut environment = Self::default();
+        for (name, value) in variables {
+            match (name.into().into_string(), value.into().into_string()) {
+                (Ok(name), Ok(text)) => drop(environment.texts.insert(name, text)),
+                (name, _) => {
+                    let name = name.unwrap_or_else(|name| name.to_string_lossy().into_owned());
+                    environment.garbled.insert(name);
+                }
+            }
+        }
+        environment
     }
 }
 
@@ -106,10 +142,18 @@ impl Flags {
 /// A JSON or TOML file: by its extension, otherwise by its first character.
 pub(super) fn file(path: &Path) -> Result<Layer, Error> {
     let file = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|source| Error::Unreadable {
+    let unreadable = |source| Error::Unreadable {
         file: file.clone(),
         source,
-    })?;
+    };
+    // To open a pipe is to wait for its other end.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(Error::Syntax {
+            file,
+            problem: "not a file; a JSON or TOML file is allowed".to_owned(),
+        });
+    }
+    let text = fs::read_to_string(path).map_err(unreadable)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let json = match path.extension().and_then(|extension| extension.to_str()) {
         Some("json") => true,
@@ -127,6 +171,20 @@ pub(super) fn file(path: &Path) -> Result<Layer, Error> {
         ),
     };
     match parsed {
+        Ok(Value::Object(settings)) if spelling == Spelling::Snake => {
+            if let Some(key) = settings
+                .iter()
+                .find_map(|(key, value)| infinite(key, value))
+            {
+                return Err(Error::Setting {
+                    place: file,
+                    key,
+                    came: "`inf` or `nan`".to_owned(),
+                    allowed: "a number with a value is allowed".to_owned(),
+                });
+            }
+            Layer::new(settings, BTreeMap::from([(String::new(), file)]), spelling)
+        }
         Ok(Value::Object(settings)) => {
             Layer::new(settings, BTreeMap::from([(String::new(), file)]), spelling)
         }
@@ -135,6 +193,21 @@ pub(super) fn file(path: &Path) -> Result<Layer, Error> {
             problem: "not an object; { \"listen\": …, \"upstream\": … } is allowed".to_owned(),
         }),
         Err(problem) => Err(Error::Syntax { file, problem }),
+    }
+}
+
+/// The key of a number that is none. JSON cannot write it and so holds a null instead, and TOML has no other.
+fn infinite(key: &str, value: &Value) -> Option<String> {
+    match value {
+        Value::Null => Some(key.to_owned()),
+        Value::Object(table) => table
+            .iter()
+            .find_map(|(name, value)| infinite(&format!("{key}.{name}"), value)),
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .find_map(|(index, value)| infinite(&format!("{key}[{index}]"), value)),
+        _ => None,
     }
 }
 

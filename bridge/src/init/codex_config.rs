@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::{bridge_config::KEY_VARIABLE, model::Model, model_catalog::compact_at};
-use crate::{config::Loaded, health_check::reachable};
+use super::{bridge_config::KEY_VARIABLE, model::Model};
+use crate::{codex_model::compact_at, config::Loaded, health_check::reachable};
 
 pub(super) fn render(model: &Model, loaded: &Loaded, catalog: &Path) -> String {
     let listen = &loaded.config.listen;

@@ -3,12 +3,17 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use url::Url;
 
 use super::Wishes;
 use crate::{
+    cli::MAX_CONTEXT,
     config::{BundledUpstream, HttpUpstream, UpstreamConfig},
     pull,
-    upstream::{bundled, client},
+    upstream::{
+        bundled, client, place,
+        probe::{self, Bounds},
+    },
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +28,10 @@ pub(super) struct Model {
 
 const ASSUMED_NAME: &str = "local-model";
 const ASSUMED_CONTEXT: u64 = 32768;
-const TIMEOUT: Duration = Duration::from_secs(2);
+const BOUNDS: Bounds = Bounds {
+    patience: Duration::from_secs(2),
+    bytes: 16 * 1024 * 1024,
+};
 
 /// A value and where it comes from.
 struct Told<T> {
@@ -129,11 +137,11 @@ struct Answer {
 }
 
 async fn ask(upstream: &HttpUpstream, wanted: Option<&str>) -> Answer {
-    let base = upstream.base_url.as_str().trim_end_matches('/');
-    let mut origin = upstream.base_url.clone();
-    origin.set_path("/props");
-    let models = format!("{base}/models");
-    let (props, models) = tokio::join!(get(upstream, origin.as_str()), get(upstream, &models));
+    let base = &upstream.base_url;
+    let (props, models) = tokio::join!(
+        get(upstream, place::beside_v1(base, "props")),
+        get(upstream, place::below(base, "models"))
+    );
     Answer::of(
         &props.unwrap_or_default(),
         &models.unwrap_or_default(),
@@ -141,15 +149,11 @@ async fn ask(upstream: &HttpUpstream, wanted: Option<&str>) -> Answer {
     )
 }
 
-/// A server that answers anything but JSON with status 200 has said nothing.
-async fn get(upstream: &HttpUpstream, url: &str) -> Option<Value> {
-    let client = client::build(&upstream.base_url, TIMEOUT).ok()?;
-    let mut request = client.get(url).timeout(TIMEOUT);
-    if let Some(key) = &upstream.api_key {
-        request = request.bearer_auth(key.expose());
-    }
-    let response = request.send().await.ok()?.error_for_status().ok()?;
-    serde_json::from_slice(&response.bytes().await.ok()?).ok()
+/// A server that answers anything but JSON with a success has said nothing.
+async fn get(upstream: &HttpUpstream, url: Url) -> Option<Value> {
+    let client = client::build(&upstream.base_url, BOUNDS.patience).ok()?;
+    let reply = probe::get(&client, upstream, url, BOUNDS).await.ok()?;
+    reply.status.is_success().then(|| reply.json()).flatten()
 }
 
 impl Answer {
@@ -164,15 +168,16 @@ impl Answer {
             .find(|entry| entry["id"].as_str() == wanted)
             .or(entries.first());
         let entry = entry.unwrap_or(&Value::Null);
-        let tokens = |value: &Value| value.as_u64().filter(|tokens| *tokens > 0);
+        let running = props["default_generation_settings"]["n_ctx"].as_u64();
         Self {
             name: entry["id"]
                 .as_str()
                 .filter(|name| !name.is_empty())
                 .map(str::to_owned),
-            context: tokens(&props["default_generation_settings"]["n_ctx"])
-                .or_else(|| tokens(&entry["meta"]["n_ctx"]))
-                .or_else(|| tokens(&entry["max_model_len"])),
+            context: running
+                .filter(|tokens| *tokens > 0)
+                .or_else(|| probe::context_of(entry))
+                .filter(|tokens| *tokens <= MAX_CONTEXT),
             vision: props["modalities"]["vision"].as_bool(),
         }
     }
@@ -220,6 +225,12 @@ mod tests {
                 },
             ),
             (&Value::Null, &json!({"data": []}), Answer::default()),
+            // Codex's configuration is TOML, which has no such number.
+            (
+                &json!({"default_generation_settings": {"n_ctx": u64::MAX}}),
+                &Value::Null,
+                Answer::default(),
+            ),
             (&json!([]), &json!("no"), Answer::default()),
         ] {
             assert_eq!(Answer::of(props, models, None), expected);

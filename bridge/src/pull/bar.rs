@@ -85,10 +85,10 @@ impl Bar {
         let width = line.chars().count();
         let rest = " ".repeat(state.drawn.saturating_sub(width));
         state.drawn = width;
-        Some(format!(
-            "\r{line}{rest}{}",
-            if complete { "\n" } else { "" }
-        ))
+        state.complete = complete;
+        let before = if opened { "\n" } else { "\r" };
+        let after = if complete { "\n" } else { "" };
+        Some(format!("{before}{line}{rest}{after}"))
     }
 }
 

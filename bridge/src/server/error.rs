@@ -3,7 +3,10 @@
 //! Codex repeats a 5xx up to thirty times and hides its message, so whatever repeating cannot mend is a 4xx here.
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use protocol::{ApiError, ErrorKind};
+use protocol::{
+    ApiError, ErrorKind,
+    error::{CONTEXT_LENGTH_EXCEEDED, RATE_LIMIT_EXCEEDED},
+};
 use warp::reply::Response;
 
 use super::{body, context::RequestContext, guard};
@@ -67,6 +70,26 @@ impl Failure {
             )
             .with_code("websocket_not_supported"),
         )
+    }
+
+    /// 404: no model of that name.
+    pub(super) fn unknown_model(message: String) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            ApiError::new(ErrorKind::NotFound, message).with_code("model_not_found"),
+        )
+    }
+
+    /// A response that the model server began and then failed, for a client that waits for the whole of it.
+    pub(super) fn of_response(error: ApiError) -> Self {
+        let status = match (error.kind, error.code.as_deref()) {
+            (_, Some(RATE_LIMIT_EXCEEDED)) | (ErrorKind::RateLimit, _) => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
+            (ErrorKind::Server, _) => StatusCode::BAD_GATEWAY,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, error)
     }
 
     /// Writes the answer; the request's id goes into the message, where users find it.
@@ -165,21 +188,39 @@ impl From<translate::Error> for Failure {
 
 impl From<&SendError> for Failure {
     fn from(error: &SendError) -> Self {
-        let failure = Self::new(error.status(), error.to_api());
-        match error {
-            SendError::Refused {
-                retry_after: Some(after),
-                ..
-            } => failure.with_header(header::RETRY_AFTER, after.clone()),
-            SendError::Loading { retry_after, .. } => {
+        use SendError as E;
+        let (status, retry_after) = match error {
+            E::Unreachable { .. } | E::Broken { .. } => (StatusCode::BAD_GATEWAY, None),
+            E::TimedOut { .. } => (StatusCode::GATEWAY_TIMEOUT, None),
+            E::Unusable { .. } => (StatusCode::BAD_REQUEST, None),
+            E::Loading { retry_after, .. } => {
                 let after = retry_after.clone();
                 let after = after.unwrap_or(HeaderValue::from_static("1"));
-                failure.with_header(header::RETRY_AFTER, after)
+                (StatusCode::SERVICE_UNAVAILABLE, Some(after))
             }
-            SendError::Starting { .. } => {
-                failure.with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+            E::Starting { .. } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                Some(HeaderValue::from_static("1")),
+            ),
+            E::Stopped { .. } => (StatusCode::SERVICE_UNAVAILABLE, None),
+            E::Refused {
+                status,
+                error,
+                retry_after,
+            } => {
+                let permanent = error.kind != ErrorKind::Server
+                    || error.code.as_deref() == Some(CONTEXT_LENGTH_EXCEEDED);
+                let status = match status.is_server_error() && permanent {
+                    true => StatusCode::BAD_REQUEST,
+                    false => *status,
+                };
+                (status, retry_after.clone())
             }
-            _ => failure,
+        };
+        let failure = Self::new(status, error.to_api());
+        match retry_after {
+            Some(after) => failure.with_header(header::RETRY_AFTER, after),
+            None => failure,
         }
     }
 }

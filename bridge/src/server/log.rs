@@ -39,10 +39,31 @@ pub struct Record {
     pub tools: Option<usize>,
     /// Tool calls in the answer.
     pub calls: Option<usize>,
+    pub changes: Changes,
     /// From the request head to the first event of the answer.
     pub first_event: Option<Duration>,
     /// Why the request failed, where it did.
     pub failure: Option<String>,
+}
+
+/// What the bridge left out or mended on the way; `None` where there was nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// By the configuration's `excludedMcpTools`.
+    pub tools_excluded: Option<usize>,
+    /// Because the answer must match a JSON schema and the upstream cannot do both.
+    pub tools_withheld: Option<usize>,
+    /// By type.
+    pub dropped_tools: Option<String>,
+    /// Of the input, by type.
+    pub dropped_items: Option<String>,
+    /// Of the input, by fault.
+    pub mended_items: Option<String>,
+    /// Calls of the model beyond the one the client allows.
+    pub dropped_calls: Option<u64>,
+    pub mended_patches: Option<u64>,
+    /// Bad UTF-8 of the upstream.
+    pub replaced_sequences: Option<u64>,
 }
 
 impl RequestLog {
@@ -116,6 +137,7 @@ pub(super) struct Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let record = self.log.record();
+        let changes = record.changes;
         let duration = self.log.elapsed();
         let status = self.status.map_or(0, |status| status.as_u16());
         let end = if self.complete { "complete" } else { "cut" };
@@ -148,6 +170,14 @@ impl Drop for Entry {
                     terminal_event = record.terminal_event,
                     tools = record.tools,
                     calls = record.calls,
+                    tools_excluded = changes.tools_excluded,
+                    tools_withheld = changes.tools_withheld,
+                    dropped_tools = changes.dropped_tools,
+                    dropped_items = changes.dropped_items,
+                    mended_items = changes.mended_items,
+                    dropped_calls = changes.dropped_calls,
+                    mended_patches = changes.mended_patches,
+                    replaced_sequences = changes.replaced_sequences,
                     failure = record.failure,
                     "request"
                 )

@@ -8,7 +8,6 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, StatusCode, header};
-use protocol::{ApiError, ErrorKind};
 use serde_json::{Value, json};
 use warp::reply::Response;
 
@@ -18,16 +17,16 @@ use super::{
     error::{self, Failure},
 };
 use crate::{
+    codex_model::CodexModel,
     config::{HttpUpstream, UpstreamKind},
     upstream::{
         SendError, Upstream,
         bundled::{Bundled, CAPABILITIES, Condition},
         client::authority,
-        probe::{self, Answer, Bounds, Detected, ProbeError, TemplateCaps},
+        place,
+        probe::{self, Bounds, Detected, ProbeError, Reply, TemplateCaps, context_of, sees},
     },
 };
-
-mod codex;
 
 /// Some servers look through their disks before they answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -59,17 +58,14 @@ fn unknown(id: &str, entries: &[Value]) -> Failure {
         .filter_map(|entry| entry["id"].as_str())
         .collect();
     let message = format!("no model {id:?} is served; there is: {}", served.join(", "));
-    Failure::new(
-        StatusCode::NOT_FOUND,
-        ApiError::new(ErrorKind::NotFound, message).with_code("model_not_found"),
-    )
+    Failure::unknown_model(message)
 }
 
 /// Why there is no list.
 enum Refusal {
     Ours(Failure),
     /// The upstream refused; its own words go on.
-    Theirs(Box<Answer>),
+    Theirs(Box<Reply>),
 }
 
 impl Refusal {
@@ -93,7 +89,7 @@ impl From<ProbeError> for Refusal {
     }
 }
 
-fn relay_refusal(answer: Answer, request: &RequestContext) -> Response {
+fn relay_refusal(answer: Reply, request: &RequestContext) -> Response {
     request.log.update(|record| {
         record.upstream_status = Some(answer.status.as_u16());
         record.failure = Some(format!("the upstream answered {}", answer.status));
@@ -180,7 +176,8 @@ async fn ask(
     upstream: &HttpUpstream,
     query: Option<&str>,
 ) -> Result<Value, Refusal> {
-    let url = probe::models_url(&upstream.base_url, query);
+    let mut url = place::below(&upstream.base_url, "models");
+    url.set_query(query);
     let path = url.path().to_owned();
     let bounds = Bounds {
         patience: PATIENCE,
@@ -203,7 +200,7 @@ async fn ask(
 
 impl Refusal {
     /// A redirect is no answer we could hand on: the client would follow it past the bridge.
-    fn from_status(answer: Answer, upstream: &HttpUpstream) -> Self {
+    fn from_status(answer: Reply, upstream: &HttpUpstream) -> Self {
         if answer.status.is_client_error() || answer.status.is_server_error() {
             Self::Theirs(Box::new(answer))
         } else {
@@ -235,7 +232,20 @@ fn both_shapes(mut list: Value, entries: &[Value], detected: Option<&Detected>) 
     list["models"] = entries
         .iter()
         .enumerate()
-        .filter_map(|(place, entry)| codex::model(entry, place, detected))
+        .filter_map(|(place, entry)| codex_entry(entry, place, detected))
         .collect();
     list
+}
+
+/// `None` for an entry without an id.
+fn codex_entry(entry: &Value, place: usize, detected: Option<&Detected>) -> Option<Value> {
+    // What the server says about itself holds for its only model, not for one of many.
+    let only = detected.filter(|it| it.model.is_some());
+    let model = CodexModel {
+        slug: entry["id"].as_str()?,
+        context: context_of(entry).or_else(|| only?.context),
+        vision: sees(entry) || only.is_some_and(|it| it.vision),
+        parallel_calls: detected.is_some_and(|it| it.parallel_calls),
+    };
+    Some(model.entry(place + 1))
 }

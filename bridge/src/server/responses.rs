@@ -18,15 +18,20 @@ use super::{
     State,
     context::RequestContext,
     error::{self, Failure},
+    log::RequestLog,
 };
 use crate::{
     metrics::{Action, EventLabels, Metrics},
     stream::{Body, Connected, Connecting, ResponseStream, Rewriter, Settings, guard::Guard},
-    translate::{Translation, restore},
-    upstream::{Http, SendError, Target, Upstream, http as wire},
+    translate::{self, Translation, restore},
+    upstream::{SendError, Target, Upstream},
 };
 
 mod bundled;
+
+/// What the model server was asked for, in words.
+const STREAM: &str = "an event stream";
+
 mod call;
 mod collect;
 mod passing;
@@ -103,14 +108,14 @@ async fn wait_or_fail(
     let connecting = Box::pin(SyncFuture::new(async move {
         let sent = waiting.wait_and_send(prepared, until, fault).await;
         let sent = sent.map_err(|error| error.into_api())?;
-        if !wire::is_event_stream(&sent.answer) {
-            return Err(no_stream(waiting.upstream(), &sent.answer).to_api());
+        if !sent.answer.is_event_stream() {
+            return Err(waiting.upstream().not(STREAM, &sent.answer).to_api());
         }
         Ok(Connected {
             repair: sent.target.needs_repair(),
             context: sent.target.context,
             translation: sent.translation,
-            body: wire::body(sent.answer),
+            body: sent.answer.body,
         })
     }));
     Ok(events(
@@ -124,7 +129,7 @@ async fn wait_or_fail(
 }
 
 async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<Response, Failure> {
-    let status = sent.answer.status().as_u16();
+    let status = sent.answer.status.as_u16();
     request
         .log
         .update(|record| record.upstream_status = Some(status));
@@ -134,10 +139,10 @@ async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<R
         target,
     } = sent;
     if translation.stream {
-        if !wire::is_event_stream(&answer) {
-            return Err(Failure::from(&no_stream(call.upstream(), &answer)));
+        if !answer.is_event_stream() {
+            return Err(Failure::from(&call.upstream().not(STREAM, &answer)));
         }
-        let passed = passing::passed_down(answer.headers());
+        let passed = passing::passed_down(&answer.headers);
         let rewriter = rewriter(
             &call.state,
             request,
@@ -146,13 +151,13 @@ async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<R
             target.context,
         );
         let idle = call.upstream().settings().idle_timeout;
-        let body = Some(wire::body(answer));
+        let body = Some(answer.body);
         let mut response = events(request, &call.state, idle, never(), rewriter, body);
         response.headers_mut().extend(passed);
         return Ok(response);
     }
-    let passed = passing::passed_down(answer.headers());
-    let object = if wire::is_event_stream(&answer) {
+    let passed = passing::passed_down(&answer.headers);
+    let object = if answer.is_event_stream() {
         let mut rewriter = rewriter(
             &call.state,
             request,
@@ -165,8 +170,8 @@ async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<R
             call.upstream().address(),
             call.upstream().settings().idle_timeout,
         );
-        let body = wire::body(answer);
-        let end = collect::collect(&call.state, &address, idle, body, rewriter).await?;
+        let end =
+            collect::collect(request, &call.state, &address, idle, answer.body, rewriter).await?;
         collect::finished(request, end)?
     } else {
         let mut object = call
@@ -221,7 +226,7 @@ fn events(
     let stream = stream.observed(
         move || first.first_event(),
         Box::new(move |guard, rewriter| {
-            count_events(&metrics, guard, rewriter);
+            count_events(&metrics, &log, guard, rewriter);
             log.update(|record| {
                 let Some(end) = rewriter.end() else { return };
                 record.terminal_event = Some(end.kind.as_str().to_owned());
@@ -243,7 +248,7 @@ fn events(
     response
 }
 
-fn count_events(metrics: &Metrics, guard: &Guard, rewriter: &Rewriter) {
+fn count_events(metrics: &Metrics, log: &RequestLog, guard: &Guard, rewriter: &Rewriter) {
     let sent = rewriter.sent();
     let add = |action, count| {
         metrics
@@ -261,6 +266,12 @@ fn count_events(metrics: &Metrics, guard: &Guard, rewriter: &Rewriter) {
         );
     }
     let (calls, patches) = rewriter.repairs();
+    log.update(|record| {
+        let changes = &mut record.changes;
+        changes.dropped_calls = some(calls);
+        changes.mended_patches = some(patches);
+        changes.replaced_sequences = some(guard.replaced());
+    });
     if calls > 0 {
         tracing::warn!(
             count = calls,
@@ -293,10 +304,21 @@ fn rewriter(
 
 fn log_counts(request: &RequestContext, translation: &Translation) {
     let counts = &translation.counts;
-    request
-        .log
-        .update(|record| record.tools = Some(counts.tools_sent));
+    request.log.update(|record| {
+        record.tools = Some(counts.tools_sent);
+        let changes = &mut record.changes;
+        changes.tools_excluded = some(counts.tools_excluded);
+        changes.tools_withheld = some(counts.tools_withheld);
+        changes.dropped_tools = translate::told(&counts.dropped_tools);
+        changes.dropped_items = translate::told(&counts.dropped_items);
+        changes.mended_items = translate::told(&counts.mended_items);
+    });
     tracing::debug!(id = request.id, ?counts, "normalized");
+}
+
+/// A count that a line bears only when there was something to count.
+fn some<N: Default + PartialEq>(count: N) -> Option<N> {
+    (count != N::default()).then_some(count)
 }
 
 fn calls(response: &Object) -> usize {
@@ -308,20 +330,6 @@ fn calls(response: &Object) -> usize {
             .filter(|item| protocol::ItemKind::of(item).is_call())
             .count()
     })
-}
-
-fn no_stream(upstream: &Http, answer: &reqwest::Response) -> SendError {
-    let content_type = answer
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    SendError::Broken {
-        address: upstream.address(),
-        problem: format!(
-            "it was asked for an event stream and answered with {}",
-            content_type.unwrap_or("no content type")
-        ),
-    }
 }
 
 fn never() -> Connecting {

@@ -5,8 +5,7 @@ use serde_json::Value;
 
 use super::{
     items::{prefix, text},
-    lifecycle::{Kept, Lifecycle, has_phase},
-    parts,
+    lifecycle::{Kept, Lifecycle, Part, has_phase},
     rewriter::Rewriter,
     unwrap::Unwrap,
 };
@@ -153,18 +152,12 @@ fn complete_item(item: &mut Object) {
 
 /// Gives an end that came without its text the text that was streamed: Codex reads nothing but the end.
 fn fill_text(wanted: &mut Object, item: &Lifecycle) {
-    if !matches!(item.kind, ItemKind::Message | ItemKind::Reasoning) || item.parts.is_empty() {
-        return;
-    }
-    let empty = wanted
-        .get("content")
-        .is_none_or(|content| content.as_array().is_some_and(Vec::is_empty));
-    if empty {
-        let content = item
-            .parts
-            .iter()
-            .map(|part| parts::part(item.kind, &part.text))
-            .collect();
-        wanted.insert("content".into(), Value::Array(content));
+    let content: Vec<Value> = item.parts.iter().map(Part::value).collect();
+    let summary: Vec<Value> = item.summary.iter().map(|(_, part)| part.value()).collect();
+    for (key, streamed) in [("content", content), ("summary", summary)] {
+        let is_empty = |list: &Value| list.as_array().is_some_and(Vec::is_empty);
+        if !streamed.is_empty() && wanted.get(key).is_none_or(is_empty) {
+            wanted.insert(key.into(), Value::Array(streamed));
+        }
     }
 }

@@ -21,10 +21,6 @@ impl Frame {
         // Checked in `Guard::cut`; the fallback is never taken.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
-
-    pub fn into_bytes(self) -> Bytes {
-        self.0
-    }
 }
 
 /// One event grew past the limit.

@@ -126,18 +126,9 @@ impl Rewriter {
             self.out.text(name, data, peek, Fields::default());
             return Ok(());
         };
-        let fill = self.settings.repair;
         let item = &mut self.items[at];
         match item.stage {
-            Stage::Open if item.end.is_none() => {
-                let before = item.arguments.len();
-                parts::forward(item, kind, name, data, peek, fill, &mut self.out);
-                // What accumulates is the delta; arguments given whole are counted as they come.
-                self.held += peek.delta().map_or_else(
-                    || item.arguments.len().saturating_sub(before),
-                    |delta| delta.len(),
-                );
-            }
+            Stage::Open if item.end.is_none() => self.forward(at, kind, name, data, peek),
             Stage::Waiting => {
                 self.held += data.len() + size_of::<(EventKind, String)>();
                 item.queue.push((kind, data.to_owned()));
@@ -151,6 +142,28 @@ impl Rewriter {
             Stage::Suppressed => {}
         }
         Ok(())
+    }
+
+    /// Sends a content event of an open item, and counts what is kept of it.
+    pub(super) fn forward(
+        &mut self,
+        at: usize,
+        kind: EventKind,
+        name: &str,
+        data: &str,
+        peek: &Peek<'_>,
+    ) {
+        let item = &mut self.items[at];
+        let delta = peek.delta().map(|delta| delta.len());
+        // What accumulates is the delta; only an event without one is worth a look at all of it.
+        let kept = |item: &Lifecycle| match delta {
+            Some(_) => item.part_bytes(),
+            None => item.kept_bytes(),
+        };
+        let before = kept(item);
+        let fill = self.settings.repair;
+        parts::forward(item, kind, name, data, peek, fill, &mut self.out);
+        self.held += delta.unwrap_or(0) + kept(item).saturating_sub(before);
     }
 
     /// The item that `came` ends or repeats: by id, by call id, by index, else the first of its kind without an end.

@@ -1,7 +1,7 @@
 //! One output item from its announcement to its end: what is known of it, and what of it waits.
 
 use protocol::{EventKind, ItemKind, Object, Phase, event, object::str_or_empty};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::unwrap::Unwrap;
 use crate::translate::Tool;
@@ -26,12 +26,78 @@ pub(super) enum Kept {
     Changed(Object),
 }
 
-/// One content part of a message or reasoning item.
-#[derive(Debug, Default)]
+/// What a content part is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartKind {
+    Text,
+    Refusal,
+    Reasoning,
+    /// One of a reasoning item's `summary`, not of its content.
+    Summary,
+}
+
+/// One part of a message or reasoning item.
+#[derive(Debug)]
 pub(super) struct Part {
+    pub(super) kind: PartKind,
     pub(super) text: String,
     pub(super) text_ended: bool,
     pub(super) ended: bool,
+}
+
+impl PartKind {
+    /// Of an item's content, as far as the item tells.
+    pub(super) fn of(item: ItemKind) -> Self {
+        match item {
+            ItemKind::Reasoning => Self::Reasoning,
+            _ => Self::Text,
+        }
+    }
+}
+
+impl Part {
+    pub(super) fn new(kind: PartKind) -> Self {
+        Self {
+            kind,
+            text: String::new(),
+            text_ended: false,
+            ended: false,
+        }
+    }
+
+    /// Takes the event that ends the text; one that no delta brought is in it.
+    pub(super) fn end_text(&mut self, data: &str) {
+        self.text_ended = true;
+        if !self.text.is_empty() {
+            return;
+        }
+        let key = match self.kind {
+            PartKind::Refusal => "refusal",
+            PartKind::Text | PartKind::Reasoning | PartKind::Summary => "text",
+        };
+        if let Ok(event) = serde_json::from_str::<Object>(data) {
+            str_or_empty(&event, key).clone_into(&mut self.text);
+        }
+    }
+
+    /// As it stands in an item.
+    pub(super) fn value(&self) -> Value {
+        self.kind.value(&self.text)
+    }
+}
+
+impl PartKind {
+    /// A part of this kind with all its fields.
+    pub(super) fn value(self, text: &str) -> Value {
+        match self {
+            Self::Text => {
+                json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+            }
+            Self::Refusal => json!({"type": "refusal", "refusal": text}),
+            Self::Reasoning => json!({"type": "reasoning_text", "text": text}),
+            Self::Summary => json!({"type": "summary_text", "text": text}),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -58,6 +124,8 @@ pub(super) struct Lifecycle {
     /// The upstream gave this phase itself (`None`: it gave none, or null).
     pub(super) given_phase: bool,
     pub(super) parts: Vec<Part>,
+    /// With the `summary_index` of each.
+    pub(super) summary: Vec<(u64, Part)>,
     pub(super) arguments: String,
     pub(super) arguments_sent: bool,
     pub(super) arguments_ended: bool,
@@ -89,6 +157,7 @@ impl Lifecycle {
             item: None,
             given_phase: false,
             parts: Vec::new(),
+            summary: Vec::new(),
             arguments: String::new(),
             arguments_sent: false,
             arguments_ended: false,
@@ -108,6 +177,18 @@ impl Lifecycle {
             output_index: self.index,
             content_index: index,
         }
+    }
+
+    /// Bytes of streamed text kept until the item's end, and what keeps them apart.
+    pub(super) fn kept_bytes(&self) -> usize {
+        let summary = self.summary.iter().map(|(_, part)| part);
+        let parts = self.parts.iter().chain(summary);
+        let text = parts.map(|part| part.text.len()).sum::<usize>();
+        self.arguments.len() + text + self.part_bytes()
+    }
+
+    pub(super) fn part_bytes(&self) -> usize {
+        (self.parts.len() + self.summary.len()) * size_of::<(u64, Part)>()
     }
 
     pub(super) fn is_call(&self) -> bool {
@@ -165,11 +246,15 @@ pub(super) fn set_phase(item: &mut Object, phase: Phase) {
     }
 }
 
-/// The text of content part `index`, if the item has it.
-pub(super) fn part_text(item: &Object, index: usize) -> Option<&str> {
+/// The text of content part `index`, if the item has it, and whether it is a refusal.
+pub(super) fn part_text(item: &Object, index: usize) -> Option<(&str, bool)> {
     let part = item.get("content")?.as_array()?.get(index)?.as_object()?;
-    match part.get("type").and_then(Value::as_str) {
-        Some("refusal") => Some(str_or_empty(part, "refusal")),
-        _ => part.get("text")?.as_str(),
+    if is_refusal(part) {
+        return Some((str_or_empty(part, "refusal"), true));
     }
+    Some((part.get("text")?.as_str()?, false))
+}
+
+pub(super) fn is_refusal(part: &Object) -> bool {
+    part.get("type").and_then(Value::as_str) == Some("refusal")
 }

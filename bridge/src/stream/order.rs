@@ -51,7 +51,6 @@ impl Rewriter {
     }
 
     fn open(&mut self, at: usize) {
-        let fill = self.settings.repair;
         let phase = self.is_held_whole(at).then(|| self.phase_of(at)).flatten();
         let item = &mut self.items[at];
         item.stage = Stage::Open;
@@ -82,8 +81,7 @@ impl Rewriter {
             };
             let name = peek.kind();
             let name = name.as_deref().unwrap_or(kind.as_str());
-            self.held += peek.delta().map_or(0, |delta| delta.len());
-            parts::forward(item, kind, name, &data, &peek, fill, &mut self.out);
+            self.forward(at, kind, name, &data, &peek);
         }
     }
 
@@ -110,11 +108,10 @@ impl Rewriter {
         let phase = self.phase_of(at);
         let item = &mut self.items[at];
         parts::finish(item, &mut self.out);
-        self.held = self.held.saturating_sub(
-            item.arguments.len() + item.parts.iter().map(|part| part.text.len()).sum::<usize>(),
-        );
+        self.held = self.held.saturating_sub(item.kept_bytes());
         item.arguments = String::new();
         item.parts = Vec::new();
+        item.summary = Vec::new();
         item.stage = Stage::Finished;
         if let (Some(phase), Some(finished)) = (phase, &mut item.item) {
             set_phase(finished, phase);

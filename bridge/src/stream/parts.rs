@@ -5,7 +5,7 @@ use protocol::{EventKind, ItemKind, Object, ToolKind, event};
 use serde_json::{Value, json};
 
 use super::{
-    lifecycle::{Lifecycle, Part, part_text},
+    lifecycle::{Lifecycle, Part, PartKind, is_refusal, part_text},
     out::Out,
     peek::{Fields, Peek},
     unwrap::Unwrap,
@@ -27,7 +27,7 @@ pub(super) fn forward(
         EventKind::ArgumentsDelta | EventKind::ArgumentsDone => {
             return arguments(item, kind, name, data, peek, out);
         }
-        EventKind::PartAdded => item.parts.push(Part::default()),
+        EventKind::PartAdded => item.parts.push(Part::new(kind_of(item, data))),
         EventKind::PartDone
         | EventKind::TextDelta
         | EventKind::TextDone
@@ -38,7 +38,12 @@ pub(super) fn forward(
         | EventKind::AnnotationAdded
             if item.parts.is_empty() =>
         {
-            begin_part(item, out);
+            let part = match kind {
+                EventKind::RefusalDelta | EventKind::RefusalDone => PartKind::Refusal,
+                EventKind::PartDone => kind_of(item, data),
+                _ => PartKind::of(item.kind),
+            };
+            begin_part(item, part, out);
         }
         _ => {}
     }
@@ -52,7 +57,10 @@ pub(super) fn forward(
             | EventKind::SummaryDelta
             | EventKind::SummaryDone
     );
-    let summary_index = (is_summary && peek.summary_index_missing()).then_some(0);
+    let summary_index = is_summary.then(|| peek.summary_index().unwrap_or(0));
+    if let Some(index) = summary_index {
+        summary(item, kind, index, data, peek, out);
+    }
     if !is_summary && let Some(current) = item.parts.len().checked_sub(1) {
         // Some servers count deltas in `content_index`: an index nobody announced means the current part.
         let index = peek
@@ -68,7 +76,7 @@ pub(super) fn forward(
                 logprobs = fill && kind == EventKind::TextDelta;
             }
             EventKind::TextDone | EventKind::RefusalDone | EventKind::ReasoningDone => {
-                item.parts[index].text_ended = true;
+                item.parts[index].end_text(data);
                 logprobs = fill && kind == EventKind::TextDone;
             }
             EventKind::PartDone => {
@@ -110,13 +118,20 @@ pub(super) fn finish(item: &mut Lifecycle, out: &mut Out) {
                 .and_then(Value::as_array)
                 .map_or(0, Vec::len);
             for index in 0..count.max(item.parts.len()) {
-                let text = match part_text(&finished, index) {
-                    Some(text) => text.to_owned(),
-                    None if index < item.parts.len() => item.parts[index].text.clone(),
+                let (text, is_refusal) = match part_text(&finished, index) {
+                    Some((text, is_refusal)) => (text.to_owned(), is_refusal),
+                    None if index < item.parts.len() => (item.parts[index].text.clone(), false),
                     // Not a text part; its end says all.
                     None => continue,
                 };
-                finish_part(item, index, &text, out);
+                let kind = match is_refusal {
+                    true => PartKind::Refusal,
+                    false => PartKind::of(item.kind),
+                };
+                finish_part(item, index, kind, &text, out);
+            }
+            for place in 0..item.summary.len() {
+                finish_summary(item, place, out);
             }
         }
         ItemKind::FunctionCall => finish_call(item, &finished, out),
@@ -125,48 +140,105 @@ pub(super) fn finish(item: &mut Lifecycle, out: &mut Out) {
     item.item = Some(finished);
 }
 
-fn finish_part(item: &mut Lifecycle, index: usize, text: &str, out: &mut Out) {
+/// `kind` is that of a part that was not streamed.
+fn finish_part(item: &mut Lifecycle, index: usize, kind: PartKind, text: &str, out: &mut Out) {
     while item.parts.len() <= index {
-        begin_part(item, out);
+        begin_part(item, kind, out);
         if item.parts.len() > index && !text.is_empty() {
             let place = item.place(index);
-            let delta = match item.kind {
-                ItemKind::Reasoning => event::reasoning_delta(place, text),
-                _ => event::text_delta(place, text),
-            };
-            out.event(delta);
+            out.event(match kind {
+                PartKind::Reasoning => event::reasoning_delta(place, text),
+                PartKind::Refusal => event::refusal_delta(place, text),
+                PartKind::Text | PartKind::Summary => event::text_delta(place, text),
+            });
         }
     }
     if !item.parts[index].text_ended {
         end_text(item, index, text, out);
     }
     if !item.parts[index].ended {
-        let part = part(item.kind, text);
+        let part = item.parts[index].kind.value(text);
         out.event(event::part(EventKind::PartDone, item.place(index), part));
         item.parts[index].ended = true;
     }
 }
 
-fn begin_part(item: &mut Lifecycle, out: &mut Out) {
+fn begin_part(item: &mut Lifecycle, kind: PartKind, out: &mut Out) {
     let index = item.parts.len();
-    item.parts.push(Part::default());
-    let part = part(item.kind, "");
+    item.parts.push(Part::new(kind));
+    let part = kind.value("");
     out.event(event::part(EventKind::PartAdded, item.place(index), part));
 }
 
 fn end_text(item: &mut Lifecycle, index: usize, text: &str, out: &mut Out) {
-    let event = match item.kind {
-        ItemKind::Reasoning => event::reasoning_done(item.place(index), text),
-        _ => event::text_done(item.place(index), text),
-    };
-    out.event(event);
+    let place = item.place(index);
+    out.event(match item.parts[index].kind {
+        PartKind::Reasoning => event::reasoning_done(place, text),
+        PartKind::Refusal => event::refusal_done(place, text),
+        PartKind::Text | PartKind::Summary => event::text_done(place, text),
+    });
     item.parts[index].text_ended = true;
 }
 
-pub(super) fn part(kind: ItemKind, text: &str) -> Value {
+/// The kind of the part that `data` announces or ends.
+fn kind_of(item: &Lifecycle, data: &str) -> PartKind {
+    let event: Option<Object> = serde_json::from_str(data).ok();
+    let part = event.as_ref().and_then(|event| event.get("part"));
+    match part.and_then(Value::as_object) {
+        Some(part) if is_refusal(part) => PartKind::Refusal,
+        _ => PartKind::of(item.kind),
+    }
+}
+
+/// Notes what an event says of a reasoning item's summary. A text that ends without its event is ended before its part.
+fn summary(
+    item: &mut Lifecycle,
+    kind: EventKind,
+    index: u64,
+    data: &str,
+    peek: &Peek<'_>,
+    out: &mut Out,
+) {
+    let place = match item.summary.iter().rposition(|(at, _)| *at == index) {
+        Some(place) => place,
+        None => {
+            item.summary.push((index, Part::new(PartKind::Summary)));
+            item.summary.len() - 1
+        }
+    };
     match kind {
-        ItemKind::Reasoning => json!({"type": "reasoning_text", "text": text}),
-        _ => json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []}),
+        EventKind::SummaryDelta => {
+            let delta = peek.delta().unwrap_or_default();
+            item.summary[place].1.text.push_str(&delta);
+        }
+        EventKind::SummaryDone => item.summary[place].1.end_text(data),
+        EventKind::SummaryPartDone => {
+            end_summary_text(item, place, out);
+            item.summary[place].1.ended = true;
+        }
+        _ => {}
+    }
+}
+
+fn end_summary_text(item: &mut Lifecycle, place: usize, out: &mut Out) {
+    let (index, part) = &mut item.summary[place];
+    if !part.text_ended {
+        out.event(event::summary_done(
+            &item.id, item.index, *index, &part.text,
+        ));
+        part.text_ended = true;
+    }
+}
+
+fn finish_summary(item: &mut Lifecycle, place: usize, out: &mut Out) {
+    end_summary_text(item, place, out);
+    let (index, part) = &mut item.summary[place];
+    if !part.ended {
+        let value = part.value();
+        out.event(event::summary_part_done(
+            &item.id, item.index, *index, value,
+        ));
+        part.ended = true;
     }
 }
 

@@ -44,8 +44,9 @@ impl<'a> Peek<'a> {
         self.kind.and_then(text)
     }
 
+    /// An empty one names nothing.
     pub(super) fn item_id(&self) -> Option<Cow<'a, str>> {
-        self.item_id.and_then(text)
+        self.item_id.and_then(text).filter(|id| !id.is_empty())
     }
 
     pub(super) fn delta(&self) -> Option<Cow<'a, str>> {
@@ -56,8 +57,8 @@ impl<'a> Peek<'a> {
         self.output_index.and_then(number)
     }
 
-    pub(super) fn summary_index_missing(&self) -> bool {
-        self.summary_index.and_then(number).is_none()
+    pub(super) fn summary_index(&self) -> Option<u64> {
+        self.summary_index.and_then(number)
     }
 
     pub(super) fn content_index(&self) -> Option<usize> {
@@ -92,7 +93,7 @@ pub(super) struct Fields<'a> {
     pub(super) item_id: Option<&'a str>,
     pub(super) output_index: Option<usize>,
     pub(super) content_index: Option<usize>,
-    pub(super) summary_index: Option<usize>,
+    pub(super) summary_index: Option<u64>,
     /// Adds `"logprobs":[]` where there are none.
     pub(super) logprobs: bool,
 }
@@ -116,11 +117,7 @@ pub(super) fn write(data: &str, peek: &Peek<'_>, fields: &Fields<'_>, out: &mut 
         peek.content_index,
         index(fields.content_index),
     );
-    edits.number(
-        "summary_index",
-        peek.summary_index,
-        index(fields.summary_index),
-    );
+    edits.number("summary_index", peek.summary_index, fields.summary_index);
     if let Some(id) = fields.item_id
         && peek.item_id().as_deref() != Some(id)
     {

@@ -18,21 +18,18 @@
 use std::collections::HashMap;
 
 use bytes::{Bytes, BytesMut};
-use protocol::{ApiError, ErrorKind, EventKind, Ids, ItemKind, Object, error, event, response};
-use serde_json::Value;
+use protocol::{ApiError, ErrorKind, EventKind, Ids, ItemKind, Object, error, event};
 
 use super::{
+    fault,
     guard::Frame,
     incoming::{self, Incoming},
     items::Family,
     lifecycle::Lifecycle,
     out::{Out, Sent},
-    peek::{Fields, Peek},
+    peek::Peek,
 };
-use crate::{
-    config::PhasePolicy,
-    translate::{Translation, restore},
-};
+use crate::{config::PhasePolicy, translate::Translation};
 
 /// What the rewriter must know of the request and the upstream.
 #[derive(Debug)]
@@ -85,10 +82,11 @@ pub struct Rewriter {
     pub(super) suppressed: u64,
     pub(super) patch_repairs: u64,
     /// The one `id` of the response, ours or upstream's.
-    response_id: Option<String>,
+    pub(super) response_id: Option<String>,
     /// `response.created` was sent.
-    started: bool,
-    alive: Option<String>,
+    pub(super) started: bool,
+    /// The text of the last life sign.
+    pub(super) alive: Option<String>,
     end: Option<End>,
 }
 
@@ -150,25 +148,6 @@ impl Rewriter {
                 "the model server closed the stream before the response was complete",
             ));
         }
-    }
-
-    /// A sign of life: `response.in_progress`, preceded by our own `response.created` if upstream sent none yet.
-    pub fn heartbeat(&mut self) {
-        if self.end.is_some() {
-            return;
-        }
-        self.ensure_started();
-        let text = match self.alive.take() {
-            Some(text) => text,
-            None => {
-                let response = self.skeleton("in_progress");
-                let event = event::lifecycle(EventKind::InProgress, response);
-                serde_json::to_string(&event).unwrap_or_default()
-            }
-        };
-        self.out
-            .kept(EventKind::InProgress, &text, Fields::default());
-        self.alive = Some(text);
     }
 
     /// Ends the response as failed, once. What is finished is sent first.
@@ -253,7 +232,7 @@ impl Rewriter {
             EventKind::Completed | EventKind::Failed | EventKind::Incomplete => {
                 self.terminal(kind, data, &peek)
             }
-            EventKind::Error => Err(reported(&parse(data)?)),
+            EventKind::Error => Err(fault::reported(&parse(data)?)),
             EventKind::ItemAdded => {
                 self.ensure_started();
                 self.item_added(data)
@@ -281,64 +260,6 @@ impl Rewriter {
         Ok(())
     }
 
-    fn progress(&mut self, kind: EventKind, data: &str) -> Result<(), ApiError> {
-        let event = parse(data)?;
-        let Some(came) = event.get("response").and_then(Value::as_object) else {
-            return Err(upstream_error(format!(
-                "the model server sent {} without a response object",
-                kind.as_str()
-            )));
-        };
-        self.adopt_id(came);
-        match (self.started, kind) {
-            // Ours went out already; upstream's would be a second one.
-            (true, EventKind::Created) => return Ok(()),
-            (false, EventKind::Created) => self.started = true,
-            _ => self.ensure_started(),
-        }
-        let mut wanted = came.clone();
-        self.settle(&mut wanted);
-        if wanted == *came {
-            self.out.kept(kind, data, Fields::default());
-        } else {
-            let mut event = event;
-            event.insert("type".into(), kind.as_str().into());
-            event.insert("response".into(), wanted.into());
-            self.out.event(event);
-        }
-        Ok(())
-    }
-
-    /// Makes a response object of upstream's ours: the one id, the request's own tools, every field where upstream is
-    /// known to leave some out.
-    pub(super) fn settle(&mut self, response: &mut Object) {
-        let id = self.id();
-        response.insert("id".into(), id.into());
-        restore::echo(response, &self.translation);
-        if self.settings.repair {
-            response::complete(response, &self.translation.declared, self.settings.now_unix);
-        }
-    }
-
-    /// Takes upstream's id, unless the client has already seen another.
-    pub(super) fn adopt_id(&mut self, response: &Object) {
-        if self.response_id.is_none() {
-            self.response_id = response
-                .get("id")
-                .and_then(Value::as_str)
-                .map(str::to_owned);
-        }
-    }
-
-    pub(super) fn ensure_started(&mut self) {
-        if !self.started {
-            self.started = true;
-            let response = self.skeleton("in_progress");
-            self.out
-                .event(event::lifecycle(EventKind::Created, response));
-        }
-    }
-
     /// Ends the machine after its terminal event.
     pub(super) fn close(&mut self, kind: EventKind, response: Object, error: Option<ApiError>) {
         self.out.done();
@@ -350,25 +271,6 @@ impl Rewriter {
             response,
             error,
         });
-    }
-
-    fn id(&mut self) -> String {
-        self.response_id
-            .get_or_insert_with(|| self.settings.ids.make("resp"))
-            .clone()
-    }
-
-    fn skeleton(&mut self, status: &str) -> Object {
-        let mut response = Object::new();
-        response.insert("id".into(), self.id().into());
-        response.insert("object".into(), "response".into());
-        response.insert("status".into(), status.into());
-        response::complete(
-            &mut response,
-            &self.translation.declared,
-            self.settings.now_unix,
-        );
-        response
     }
 }
 
@@ -389,19 +291,10 @@ pub(super) fn upstream_error(message: impl Into<String>) -> ApiError {
 /// A data line without a type: llama-server's way to report a failure in mid-stream, or nonsense.
 fn nameless(data: &str) -> ApiError {
     match parse(data) {
-        Ok(event) if event.contains_key("error") => reported(&event),
+        Ok(event) if event.contains_key("error") => fault::reported(&event),
         Ok(_) => upstream_error("the model server sent an event without a type"),
         Err(error) => error,
     }
-}
-
-/// What an `error` event or a bare `{"error": …}` says.
-fn reported(event: &Object) -> ApiError {
-    let inner = event
-        .get("error")
-        .and_then(Value::as_object)
-        .unwrap_or(event);
-    crate::upstream::fault::from_upstream(inner)
 }
 
 impl Rewriter {

@@ -9,6 +9,7 @@ use protocol::{
 use serde_json::{Value, json};
 
 use super::{
+    fault,
     items::text,
     lifecycle::{Kept, Lifecycle, Stage, has_phase},
     peek::{Fields, Peek},
@@ -38,10 +39,9 @@ impl Rewriter {
             )));
         }
         if kind == EventKind::Failed {
-            let error = came.get("error").and_then(Value::as_object);
-            return Err(match error {
-                Some(error) => crate::upstream::fault::from_upstream(error),
-                None => upstream_error(
+            return Err(match came.get("error") {
+                Some(Value::Object(_) | Value::String(_)) => fault::reported(&came),
+                _ => upstream_error(
                     "the model server reported that the response failed, without a reason",
                 ),
             });

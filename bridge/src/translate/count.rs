@@ -32,6 +32,29 @@ pub struct Counts {
     pub input_bytes: usize,
 }
 
+/// Kinds that a line names one by one: a client may invent any number of them.
+const MOST_NAMED: usize = 8;
+/// Characters shown of each.
+const LONGEST_NAME: usize = 64;
+
+/// A tally as a log line shows it, such as `reasoning 2, novelty 1`; `None` when it is empty.
+pub(crate) fn told(tally: &Tally) -> Option<String> {
+    let mut line: Vec<String> = tally
+        .iter()
+        .take(MOST_NAMED)
+        .map(|(name, count)| {
+            let end = name.char_indices().nth(LONGEST_NAME);
+            let name = end.map_or(name.as_str(), |(end, _)| &name[..end]);
+            format!("{name} {count}")
+        })
+        .collect();
+    let others: usize = tally.values().skip(MOST_NAMED).sum();
+    if others > 0 {
+        line.push(format!("others {others}"));
+    }
+    (!line.is_empty()).then(|| line.join(", "))
+}
+
 impl Counts {
     pub(super) fn drop_tool(&mut self, kind: &str) {
         *self.dropped_tools.entry(kind.to_owned()).or_default() += 1;
@@ -43,5 +66,26 @@ impl Counts {
 
     pub(super) fn mend(&mut self, fault: &str) {
         *self.mended_items.entry(fault.to_owned()).or_default() += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_few_kinds_and_counts_all() {
+        let tally = |names: &[(&str, usize)]| {
+            let named = names
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count));
+            told(&named.collect())
+        };
+        assert_eq!(tally(&[]), None);
+        assert_eq!(tally(&[("b", 1), ("a", 2)]).unwrap(), "a 2, b 1");
+        let many: Vec<String> = (0..20).map(|number| format!("{number:0>100}")).collect();
+        let many: Vec<(&str, usize)> = many.iter().map(|name| (name.as_str(), 3)).collect();
+        let line = tally(&many).unwrap();
+        assert!(line.ends_with(", others 36") && line.len() < 600, "{line}");
     }
 }

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use url::{Host, Url};
 
 /// Shorter than the 5 s after which llama-server closes an idle connection: a request sent into that closing would fail.
-const POOL_IDLE: Duration = Duration::from_secs(4);
+pub(super) const POOL_IDLE: Duration = Duration::from_secs(4);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {

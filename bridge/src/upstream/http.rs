@@ -8,20 +8,20 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use protocol::{ApiError, ErrorKind, Object, error::CONTEXT_LENGTH_EXCEEDED};
-use reqwest::{Client, Response};
-use serde_json::Value;
+use protocol::{ApiError, ErrorKind, Object};
+use reqwest::Client;
 use url::Url;
 
 use super::{
-    Detected, SendError,
+    Answer, Detected, SendError,
     client::authority,
-    fault,
-    probe::{self, ProbeError},
+    direct::{Direct, Fault},
+    place,
+    probe::{self, ProbeError, root_cause},
 };
 use crate::{
     config::{HttpUpstream, UpstreamKind},
-    stream::Body,
+    stream::fault,
     translate::{Capabilities, Dialect},
 };
 
@@ -34,6 +34,8 @@ pub struct Http {
     client: Client,
     settings: Arc<HttpUpstream>,
     endpoint: Url,
+    /// `None` where only reqwest gets through.
+    direct: Option<Arc<Direct>>,
     max_response_bytes: usize,
     learnt: Arc<Mutex<Option<(Instant, Target)>>>,
 }
@@ -44,7 +46,6 @@ pub struct Target {
     pub capabilities: Capabilities,
     /// Context window in tokens.
     pub context: Option<u64>,
-    pub model: Option<String>,
 }
 
 impl Target {
@@ -66,7 +67,6 @@ impl Target {
                 custom_grammar: false,
             },
             context: None,
-            model: None,
         }
     }
 
@@ -87,20 +87,18 @@ impl Target {
             target.capabilities.parallel_calls = detected.parallel_calls;
         }
         target.context = detected.context;
-        target.model = detected.model;
         target
     }
 }
 
 impl Http {
     pub fn new(client: Client, settings: HttpUpstream, max_response_bytes: usize) -> Self {
-        let mut endpoint = settings.base_url.clone();
-        if let Ok(mut path) = endpoint.path_segments_mut() {
-            path.pop_if_empty().push("responses");
-        }
+        let endpoint = place::below(&settings.base_url, "responses");
+        let direct = Direct::new(&endpoint, settings.connect_timeout).map(Arc::new);
         Self {
             client,
             endpoint,
+            direct,
             settings: Arc::new(settings),
             max_response_bytes,
             learnt: Arc::default(),
@@ -147,75 +145,102 @@ impl Http {
     ///
     /// # Errors
     /// Anything but a 2xx, or none at all.
-    pub async fn send(&self, body: Bytes, headers: HeaderMap) -> Result<Response, SendError> {
-        let mut request = self
-            .client
-            .post(self.endpoint.clone())
-            .headers(headers)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "text/event-stream, application/json")
-            .body(body);
+    pub async fn send(&self, body: Bytes, mut headers: HeaderMap) -> Result<Answer, SendError> {
+        let fixed = [
+            (header::CONTENT_TYPE, "application/json"),
+            (header::ACCEPT, "text/event-stream, application/json"),
+        ];
+        for (name, value) in fixed {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
         if let Some(key) = &self.settings.api_key {
-            request = request.header(header::AUTHORIZATION, bearer(key.expose()));
+            headers.insert(header::AUTHORIZATION, bearer(key.expose()));
         }
         let sent = async {
+            let post = self.post(body, headers);
             match self.settings.idle_timeout {
-                Some(idle) => tokio::time::timeout(idle, request.send()).await,
-                None => Ok(request.send().await),
+                Some(idle) => tokio::time::timeout(idle, post).await.ok(),
+                None => Some(post.await),
             }
         };
-        let Ok(answer) = sent.await else {
-            return Err(SendError::TimedOut {
-                address: self.address(),
-            });
-        };
-        let response = match answer {
-            Ok(response) => response,
-            Err(error) => {
+        let answer = match sent.await {
+            Some(Ok(answer)) => answer,
+            Some(Err(fault)) => {
                 *self.learnt() = None;
-                return Err(self.unsent(&error));
+                return Err(self.unsent(fault));
             }
+            None => return Err(self.unsent(Fault::TimedOut)),
         };
-        let status = response.status();
-        if status.is_success() {
-            return Ok(response);
+        if answer.status.is_success() {
+            return Ok(answer);
         }
-        if status.is_redirection() {
-            return Err(SendError::Redirected {
-                address: self.address(),
-                status,
-            });
+        if answer.status.is_client_error() || answer.status.is_server_error() {
+            return Err(self.refused(answer).await);
         }
-        Err(self.refused(response).await)
+        let why = match answer.status.is_redirection() {
+            true => "a redirect of the model endpoint is not followed",
+            // 101 among them: nobody asked for another protocol.
+            false => "which answers no request",
+        };
+        Err(self.unusable(format!("answered {}; {why}", answer.status)))
+    }
+
+    /// The answer is of another kind than the `wanted` one.
+    pub fn not(&self, wanted: &str, answer: &Answer) -> SendError {
+        self.unusable(format!(
+            "was asked for {wanted} and answered {} with {}",
+            answer.status,
+            answer.content_type().unwrap_or("no content type")
+        ))
+    }
+
+    fn unusable(&self, problem: String) -> SendError {
+        SendError::Unusable {
+            address: self.address(),
+            problem,
+        }
+    }
+
+    async fn post(&self, body: Bytes, headers: HeaderMap) -> Result<Answer, Fault> {
+        if let Some(direct) = &self.direct {
+            return direct.post(headers, body).await;
+        }
+        let request = self.client.post(self.endpoint.clone());
+        match request.headers(headers).body(body).send().await {
+            Ok(response) => Ok(Answer::from(response)),
+            Err(error) if error.is_timeout() => Err(Fault::TimedOut),
+            Err(error) if error.is_connect() => Err(Fault::Unreachable(root_cause(&error))),
+            Err(error) => Err(Fault::Broken(root_cause(&error))),
+        }
     }
 
     /// The whole JSON answer, of at most `max_response_bytes`.
     ///
     /// # Errors
     /// The body breaks, is too long, or is no JSON object.
-    pub async fn json(&self, response: Response) -> Result<Object, SendError> {
+    pub async fn json(&self, mut answer: Answer) -> Result<Object, SendError> {
         let mut bytes = BytesMut::new();
-        self.read(response, &mut bytes).await?;
-        serde_json::from_slice(&bytes).map_err(|fault| SendError::Broken {
-            address: self.address(),
-            problem: format!("its answer is no JSON object: {fault}"),
+        self.read(&mut answer, &mut bytes).await?;
+        serde_json::from_slice(&bytes).map_err(|fault| {
+            let says_json = answer.content_type().is_some_and(|it| it.contains("json"));
+            if !says_json {
+                return self.not("JSON", &answer);
+            }
+            SendError::Broken {
+                address: self.address(),
+                problem: format!("its answer is no JSON object: {fault}"),
+            }
         })
     }
 
-    async fn refused(&self, response: Response) -> SendError {
-        let status = response.status();
-        let retry_after = response.headers().get(header::RETRY_AFTER).cloned();
+    async fn refused(&self, mut answer: Answer) -> SendError {
+        let status = answer.status;
+        let retry_after = answer.headers.get(header::RETRY_AFTER).cloned();
         let mut body = BytesMut::new();
         // The status is known: a body that is too long or breaks off takes nothing away from it.
-        let _ = self.read(response, &mut body).await;
+        let _ = self.read(&mut answer, &mut body).await;
         let error = match serde_json::from_slice::<Object>(&body) {
-            Ok(answer) => {
-                let inner = answer
-                    .get("error")
-                    .and_then(Value::as_object)
-                    .unwrap_or(&answer);
-                fault::from_upstream(inner)
-            }
+            Ok(answer) => fault::reported(&answer),
             Err(_) => ApiError::new(
                 kind_of(status),
                 format!(
@@ -232,13 +257,11 @@ impl Http {
                 retry_after,
             };
         }
-        // Codex repeats a 5xx up to 30 times and hides its message, so what no repetition mends is a 400.
-        let permanent = error.kind != ErrorKind::Server
-            || error.code.as_deref() == Some(CONTEXT_LENGTH_EXCEEDED);
-        let status = if status.is_server_error() && permanent {
-            StatusCode::BAD_REQUEST
-        } else {
-            status
+        // The status tells where the error does not. A server that has no such endpoint will not have one in a second.
+        let error = match status {
+            StatusCode::NOT_IMPLEMENTED => fault::permanent(error, ErrorKind::InvalidRequest),
+            status if status.is_client_error() => fault::permanent(error, kind_of(status)),
+            _ => error,
         };
         SendError::Refused {
             status,
@@ -248,12 +271,12 @@ impl Http {
     }
 
     /// Reads the body into `body`, which keeps what came before a fault.
-    async fn read(&self, response: Response, body: &mut BytesMut) -> Result<(), SendError> {
+    async fn read(&self, answer: &mut Answer, body: &mut BytesMut) -> Result<(), SendError> {
         let broken = |problem: String| SendError::Broken {
             address: self.address(),
             problem,
         };
-        let mut chunks = response.bytes_stream();
+        let chunks = &mut answer.body;
         loop {
             let next = match self.settings.idle_timeout {
                 Some(idle) => match tokio::time::timeout(idle, chunks.next()).await {
@@ -269,7 +292,7 @@ impl Http {
             let Some(chunk) = next else {
                 return Ok(());
             };
-            body.extend_from_slice(&chunk.map_err(|fault| broken(cause(&fault)))?);
+            body.extend_from_slice(&chunk.map_err(broken)?);
             if body.len() > self.max_response_bytes {
                 return Err(broken(format!(
                     "its answer is larger than {} bytes (limits.maxResponseBytes)",
@@ -279,16 +302,13 @@ impl Http {
         }
     }
 
-    fn unsent(&self, error: &reqwest::Error) -> SendError {
+    fn unsent(&self, fault: Fault) -> SendError {
         let address = self.address();
-        let problem = cause(error);
-        if error.is_timeout() {
-            return SendError::TimedOut { address };
+        match fault {
+            Fault::TimedOut => SendError::TimedOut { address },
+            Fault::Unreachable(problem) => SendError::Unreachable { address, problem },
+            Fault::Broken(problem) => SendError::Broken { address, problem },
         }
-        if error.is_connect() {
-            return SendError::Unreachable { address, problem };
-        }
-        SendError::Broken { address, problem }
     }
 
     /// A server that answered, though not with anything known, is no llama-server.
@@ -320,29 +340,6 @@ impl Http {
     }
 }
 
-/// A response's bytes, with faults in words.
-pub fn body(response: Response) -> Body {
-    Box::pin(
-        response
-            .bytes_stream()
-            .map(|chunk| chunk.map_err(|fault| cause(&fault))),
-    )
-}
-
-/// Whether the answer is an event stream.
-pub fn is_event_stream(response: &Response) -> bool {
-    response
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| {
-            value
-                .trim_start()
-                .to_ascii_lowercase()
-                .starts_with("text/event-stream")
-        })
-}
-
 fn bearer(key: &str) -> HeaderValue {
     // The configuration refuses keys that no header can carry.
     let mut value =
@@ -359,15 +356,6 @@ fn kind_of(status: StatusCode) -> ErrorKind {
         status if status.is_client_error() => ErrorKind::InvalidRequest,
         _ => ErrorKind::Server,
     }
-}
-
-/// The innermost cause: reqwest's own words name the URL and little else.
-fn cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }
 
 fn excerpt(body: &[u8]) -> String {

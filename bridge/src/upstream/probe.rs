@@ -15,8 +15,13 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use url::Url;
 
-use super::client::authority;
+use self::judge::{from_models, from_props};
+use super::{client::authority, place};
 use crate::config::{HttpUpstream, UpstreamKind};
+
+mod judge;
+
+pub use self::judge::{Detected, TemplateCaps, context_of, sees};
 
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -31,33 +36,6 @@ const PROBE: Bounds = Bounds {
 pub(crate) struct Bounds {
     pub(crate) patience: Duration,
     pub(crate) bytes: usize,
-}
-
-/// An upstream that answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Detected {
-    /// Never `Auto`.
-    pub kind: UpstreamKind,
-    /// The model served, where there is just one.
-    pub model: Option<String>,
-    /// Tokens of one sequence as the server runs it, not as the model was trained.
-    pub context: Option<u64>,
-    pub vision: bool,
-    /// The chat template takes more than one call in a turn of the history.
-    pub parallel_calls: bool,
-    pub template: TemplateCaps,
-    /// Every id of the model list; empty where the list was not asked for.
-    pub models: Vec<String>,
-}
-
-/// llama-server's `chat_template_caps`; `None` where a build does not say.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TemplateCaps {
-    pub tools: Option<bool>,
-    pub tool_calls: Option<bool>,
-    pub parallel_tool_calls: Option<bool>,
-    pub system_role: Option<bool>,
-    pub preserve_reasoning: Option<bool>,
 }
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -92,7 +70,13 @@ pub enum ProbeError {
 /// It cannot be reached, is still loading, or does not speak as its configured kind would.
 pub async fn detect(client: &Client, upstream: &HttpUpstream) -> Result<Detected, ProbeError> {
     if upstream.kind != UpstreamKind::Responses {
-        let answer = get(client, upstream, props_url(&upstream.base_url), PROBE).await?;
+        let answer = get(
+            client,
+            upstream,
+            place::beside_v1(&upstream.base_url, "props"),
+            PROBE,
+        )
+        .await?;
         if answer.is_loading() {
             return Err(ProbeError::Loading {
                 server: authority(&upstream.base_url),
@@ -105,7 +89,7 @@ pub async fn detect(client: &Client, upstream: &HttpUpstream) -> Result<Detected
     let answer = get(
         client,
         upstream,
-        models_url(&upstream.base_url, None),
+        place::below(&upstream.base_url, "models"),
         PROBE,
     )
     .await?;
@@ -150,40 +134,16 @@ impl Probe {
     }
 }
 
-/// `<base>/models`, with a query.
-pub fn models_url(base: &Url, query: Option<&str>) -> Url {
-    let mut url = base.clone();
-    if let Ok(mut path) = url.path_segments_mut() {
-        path.pop_if_empty().push("models");
-    }
-    url.set_query(query);
-    url
-}
-
-/// `/props` lies beside `/v1`, not below it.
-fn props_url(base: &Url) -> Url {
-    let mut url = base.clone();
-    let below_v1 = base.path().trim_end_matches('/').ends_with("/v1");
-    if let Ok(mut path) = url.path_segments_mut() {
-        path.pop_if_empty();
-        if below_v1 {
-            path.pop();
-        }
-        path.push("props");
-    }
-    url
-}
-
 /// A whole answer, whatever its status.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: http::HeaderMap,
     pub(crate) body: Bytes,
     path: String,
 }
 
-impl Answer {
+impl Reply {
     pub(crate) fn json(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok()
     }
@@ -211,7 +171,7 @@ pub(crate) async fn get(
     upstream: &HttpUpstream,
     url: Url,
     bounds: Bounds,
-) -> Result<Answer, ProbeError> {
+) -> Result<Reply, ProbeError> {
     let path = url.path().to_owned();
     let request = authorized(client.get(url), upstream).timeout(bounds.patience);
     let failed = |error: &reqwest::Error| failure(upstream, error, bounds.patience);
@@ -224,7 +184,7 @@ pub(crate) async fn get(
             path: path.clone(),
             limit: bounds.bytes,
         })?;
-    Ok(Answer {
+    Ok(Reply {
         status: response.status(),
         headers: std::mem::take(response.headers_mut()),
         body,
@@ -276,100 +236,3 @@ pub(crate) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     }
     cause.to_string()
 }
-
-/// `None` when this is no answer of llama-server.
-fn from_props(props: &Value) -> Option<Detected> {
-    let settings = props.get("default_generation_settings")?;
-    let caps = &props["chat_template_caps"];
-    let cap = |name: &str| caps[name].as_bool();
-    let template = TemplateCaps {
-        tools: cap("supports_tools"),
-        tool_calls: cap("supports_tool_calls"),
-        parallel_tool_calls: cap("supports_parallel_tool_calls"),
-        system_role: cap("supports_system_role"),
-        preserve_reasoning: cap("supports_preserve_reasoning"),
-    };
-    let model = model_name(props);
-    Some(Detected {
-        kind: UpstreamKind::LlamaCpp,
-        models: model.iter().cloned().collect(),
-        model,
-        // A router that has no model loaded says 0.
-        context: settings["n_ctx"].as_u64().filter(|tokens| *tokens > 0),
-        vision: props["modalities"]["vision"].as_bool().unwrap_or(false),
-        parallel_calls: template
-            .parallel_tool_calls
-            .unwrap_or_else(|| !refuses_parallel_calls(&props["chat_template"])),
-        template,
-    })
-}
-
-/// Llama 3's templates raise "This model only supports single tool-calls at once!".
-fn refuses_parallel_calls(template: &Value) -> bool {
-    template
-        .as_str()
-        .is_some_and(|text| text.contains("single tool-calls"))
-}
-
-/// The alias, else the file without folder, as llama-server names it in its list.
-fn model_name(props: &Value) -> Option<String> {
-    let text = |key: &str| props[key].as_str().filter(|name| !name.is_empty());
-    text("model_alias")
-        .or_else(|| text("model_path")?.rsplit(['/', '\\']).next())
-        .map(str::to_owned)
-}
-
-fn from_models(list: &Value, configured: UpstreamKind) -> Detected {
-    let entries = list["data"].as_array().map_or(&[][..], Vec::as_slice);
-    let models: Vec<String> = entries
-        .iter()
-        .filter_map(|entry| entry["id"].as_str())
-        .map(str::to_owned)
-        .collect();
-    let only = match entries {
-        [only] => Some(only),
-        _ => None,
-    };
-    Detected {
-        kind: match configured {
-            UpstreamKind::Auto => UpstreamKind::Responses,
-            kind => kind,
-        },
-        model: only.and(models.first().cloned()),
-        context: only.and_then(context_of),
-        vision: only.is_some_and(sees),
-        // A server that is trusted in everything is trusted in this.
-        parallel_calls: true,
-        template: TemplateCaps::default(),
-        models,
-    }
-}
-
-/// The running window of a model list's entry: llama-server's spelling, then vLLM's and others'.
-pub fn context_of(entry: &Value) -> Option<u64> {
-    [
-        &entry["meta"]["n_ctx"],
-        &entry["max_model_len"],
-        &entry["context_length"],
-        &entry["context_window"],
-    ]
-    .into_iter()
-    .find_map(Value::as_u64)
-    .filter(|tokens| *tokens > 0)
-}
-
-/// The entry says that it takes images.
-pub fn sees(entry: &Value) -> bool {
-    let modalities = [
-        &entry["architecture"]["input_modalities"],
-        &entry["input_modalities"],
-    ];
-    modalities
-        .into_iter()
-        .filter_map(Value::as_array)
-        .flatten()
-        .any(|modality| modality == "image")
-}
-
-#[cfg(test)]
-mod tests;

@@ -162,6 +162,19 @@ fn init_asks_the_upstream_for_the_running_window_and_modalities() {
 }
 
 #[test]
+fn init_asks_a_llama_server_below_a_path_where_the_bridge_will() {
+    let props =
+        json!({"default_generation_settings": {"n_ctx": 8192}, "modalities": {"vision": true}});
+    let address = server(vec![
+        ("/llama/props", 200, props),
+        ("/llama/v1/models", 200, json!({"data": [{"id": "m"}]})),
+    ]);
+    let url = format!("http://{address}/llama/v1");
+    let (told, ..) = initialised(&["--upstream", &url], &[]);
+    assert_eq!(told[1], format!("context: 8192 (told by {url})"));
+}
+
+#[test]
 fn init_takes_the_users_word_over_the_upstreams_silence() {
     let address = server(vec![]);
     let url = format!("http://{address}/v1");

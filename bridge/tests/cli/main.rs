@@ -91,6 +91,9 @@ fn wrong_usage_is_status_2() {
         &["--listen", "127.0.0.1:0", "pull", "m"],
         &["--check", "--health"],
         &["--init", "d", "--context", "many"],
+        &["--init", "d", "--context", "9223372036854775808"],
+        &["--init", "d", "--model", ""],
+        &["--init", "d", "--model", " \n"],
         &["a.json", "b.json"],
     ] {
         let (status, stdout, stderr) = told(&codex_bridge(arguments, &[]));
@@ -266,4 +269,67 @@ fn every_example_loads() {
             "/etc/codex-bridge/bridge.config.json"
         ]
     );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_variable_that_is_not_utf8_is_told_and_never_taken_for_unset() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let garbled = std::ffi::OsStr::from_bytes(b"k\xff");
+    let of_upstream = r#"{"baseUrl":"http://h/v1","apiKeyEnv":"MODEL_KEY"}"#;
+    let keyed = "CODEX_BRIDGE__UPSTREAM: upstream.apiKeyEnv: \"MODEL_KEY\" is not UTF-8; the name of an environment \
+                 variable that holds the key is allowed\n";
+    for (name, line) in [
+        (
+            "CODEX_BRIDGE__LISTEN__API_KEY",
+            "CODEX_BRIDGE__LISTEN__API_KEY: not UTF-8; text is allowed\n",
+        ),
+        (
+            "CODEX_BRIDGE_CONFIG",
+            "CODEX_BRIDGE_CONFIG: not UTF-8; text is allowed\n",
+        ),
+        ("MODEL_KEY", keyed),
+        ("SOMETHING_ELSE", ""),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-bridge"));
+        command.arg("--check").env_clear().env(name, garbled);
+        match name {
+            "MODEL_KEY" => command.env("CODEX_BRIDGE__UPSTREAM", of_upstream),
+            _ => command.env("CODEX_BRIDGE__UPSTREAM", "http://h/v1"),
+        };
+        let output = command.output().unwrap();
+        let status = if line.is_empty() { 0 } else { 78 };
+        assert_eq!(
+            (output.status.code(), text(&output.stderr)),
+            (Some(status), line.to_owned()),
+            "{name}"
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_or_a_folder_is_no_configuration_and_nobody_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.json");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    for path in [pipe.as_path(), folder.path()] {
+        let shown = path.display().to_string();
+        for arguments in [&["--check", &shown][..], &[&shown]] {
+            assert_eq!(
+                told(&codex_bridge(arguments, &[])),
+                (
+                    Some(78),
+                    String::new(),
+                    format!("{shown}: not a file; a JSON or TOML file is allowed\n")
+                )
+            );
+        }
+    }
 }

@@ -8,8 +8,8 @@ use serde_json::json;
 use crate::{
     client::{Events, ask, ask_with_tools, pair, pair_with, spawn},
     event::*,
-    model::{Feed, Kind, plain},
-    support::{Bridge, error_message, upstream},
+    model::{Feed, Kind},
+    support::{Bridge, upstream},
 };
 
 /// A stream that has begun: three deltas of a message are with the client.
@@ -85,6 +85,18 @@ async fn the_model_servers_own_reason_is_passed_on() {
         (
             "event: error\ndata: {\"type\":\"error\",\"error\":{\"message\":\"nested\",\"code\":\"own_code\"}}\n\n",
             failure("own_code", "nested"),
+        ),
+        (
+            "data: {\"error\":\"boo\"}\n\n",
+            failure("server_error", "boo"),
+        ),
+        (
+            "event: error\ndata: {\"type\":\"error\",\"error\":\"boo\"}\n\n",
+            failure("server_error", "boo"),
+        ),
+        (
+            "data: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"error\":\"boo\"}}\n\n",
+            failure("server_error", "boo"),
         ),
         (
             "data: {\"error\":{\"code\":500,\"message\":\"Unexpected empty grammar stack\",\"type\":\"server_error\"}}\n\n",
@@ -172,23 +184,6 @@ async fn a_failure_keeps_the_items_that_were_finished() {
     let response = &events.last().unwrap()["response"];
     assert_eq!(response["status"], "failed");
     assert_eq!(response["output"], json!([call]));
-}
-
-#[tokio::test]
-async fn an_answer_that_is_no_event_stream_is_a_502() {
-    let (bridge, mut model) = pair(Kind::Native).await;
-    let sending = spawn(&bridge, &ask());
-    model
-        .turn()
-        .await
-        .answer(plain(200, "text/html", "<h1>It works!</h1>"));
-    let answer = sending.answer().await;
-    assert_eq!(answer.status(), 502);
-    let message = error_message(answer).await;
-    assert!(
-        message.contains("it was asked for an event stream and answered with text/html"),
-        "{message}"
-    );
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@
 mod cancel;
 mod client;
 mod connection;
+mod direct;
 mod event;
 mod failure;
 mod limits;

@@ -7,7 +7,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -28,6 +28,9 @@ use tokio::{
 };
 
 use crate::{event, scripted, support::soon};
+
+/// Where requests for a response go.
+const TURNS: &str = "/v1/responses";
 
 type Answer = Response<BoxBody<Bytes, io::Error>>;
 
@@ -84,10 +87,13 @@ impl Model {
         let counter = Arc::clone(&counts);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                counter.connections.fetch_add(1, Ordering::SeqCst);
                 stream.set_nodelay(true).unwrap();
                 let (sender, counter) = (sender.clone(), Arc::clone(&counter));
-                let service = service_fn(move |request| {
+                let is_new = AtomicBool::new(true);
+                let service = service_fn(move |request: Request<Incoming>| {
+                    if request.uri().path() == TURNS && is_new.swap(false, Ordering::SeqCst) {
+                        counter.connections.fetch_add(1, Ordering::SeqCst);
+                    }
                     let (sender, counter) = (sender.clone(), Arc::clone(&counter));
                     async move { Ok::<_, Infallible>(answer(request, kind, &sender, &counter).await) }
                 });
@@ -116,6 +122,7 @@ impl Model {
         self.asked() + self.counts.probes.load(Ordering::SeqCst)
     }
 
+    /// Connections that carried a request for a response.
     pub(crate) fn connections(&self) -> usize {
         self.counts.connections.load(Ordering::SeqCst)
     }
@@ -128,7 +135,7 @@ async fn answer(
     counts: &Counts,
 ) -> Answer {
     let (head, body) = request.into_parts();
-    if head.uri.path() != "/v1/responses" {
+    if head.uri.path() != TURNS {
         counts.probes.fetch_add(1, Ordering::SeqCst);
         return match (head.uri.path(), kind) {
             ("/props", Kind::Llama) => json(200, &scripted::props()),

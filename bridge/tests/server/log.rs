@@ -4,15 +4,16 @@ use std::{
 };
 
 use codex_bridge::{
-    config::{Log, LogFormat, Secret},
+    config::{Exclusion, Log, LogFormat, Secret, UnknownTools},
     telemetry,
 };
 use http::Response;
+use http_body_util::{BodyExt, Full};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::{
-    scripted::{Scripted, gated},
+    scripted::{Scripted, gated, json as json_answer, props},
     support::{Bridge, config, nobody, soon},
 };
 
@@ -122,4 +123,70 @@ async fn the_line_is_written_when_the_last_byte_is_gone_or_the_client_is() {
         metrics.contains("codex_bridge_disconnects_total 1"),
         "{metrics}"
     );
+}
+
+#[tokio::test]
+async fn what_was_left_out_or_mended_stands_in_the_line() {
+    let call = |id: &str| json!({"id": id, "type": "function_call", "call_id": id, "name": "a", "arguments": "{}", "status": "completed"});
+    let done = |id: &str| json!({"type": "response.output_item.done", "item": call(id)});
+    let end = json!({"type": "response.completed", "response": {"id": "r", "object": "response", "status": "completed", "output": [call("f")]}});
+    let mut stream: Vec<u8> = [done("f"), done("g")]
+        .iter()
+        .flat_map(|event| format!("data: {event}\n\n").into_bytes())
+        .collect();
+    stream.extend_from_slice(b": \xff\n\n");
+    stream.extend_from_slice(format!("data: {end}\n\n").as_bytes());
+    let server = Scripted::start(move |request| {
+        let answer = match request.uri().path() {
+            "/props" => json_answer(200, &props()),
+            _ => Response::builder()
+                .header("content-type", "text/event-stream")
+                .body(BodyExt::boxed(Full::new(stream.clone().into())))
+                .unwrap(),
+        };
+        async move { answer }
+    })
+    .await;
+    let lines = Lines::default();
+    let _guard = lines.capture();
+    let mut config = config(server.address);
+    config.policy.unknown_tools = UnknownTools::Drop;
+    config.policy.excluded_mcp_tools = vec![Exclusion {
+        namespace: "mcp__x".to_owned(),
+        tools: vec!["b".to_owned()],
+    }];
+    let bridge = Bridge::start(config).await;
+    let function =
+        |name: &str| json!({"type": "function", "name": name, "parameters": {"type": "object"}});
+    for stream in [true, false] {
+        let body = json!({"model": "m", "stream": stream, "parallel_tool_calls": false,
+        "tools": [
+            function("a"),
+            {"type": "namespace", "name": "mcp__x", "tools": [function("b")]},
+            {"type": "novelty"},
+        ],
+        "input": [
+            {"type": "reasoning", "id": "rs", "summary": []},
+            {"type": "message", "role": "user", "content": "hi"},
+            {"type": "function_call", "call_id": "c", "name": "a", "arguments": "{}"},
+        ]});
+        let request = bridge.post("/v1/responses").body(body.to_string());
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.bytes().await.unwrap();
+        let requests = lines.requests();
+        let line = requests.last().unwrap();
+        for (key, value) in [
+            ("tools_excluded", json!(1)),
+            ("tools_withheld", Value::Null),
+            ("dropped_tools", json!("novelty 1")),
+            ("dropped_items", json!("reasoning 1")),
+            ("mended_items", json!("call without an output 1")),
+            ("dropped_calls", json!(1)),
+            ("mended_patches", Value::Null),
+            ("replaced_sequences", json!(1)),
+        ] {
+            assert_eq!(line[key], value, "{key} of {line}");
+        }
+    }
 }

@@ -19,11 +19,20 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
 
 /// Resident memory in megabytes (10^6 bytes).
 pub fn resident_megabytes(pid: u32) -> Result<f64> {
-    let status = read(pid, "status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    megabytes(pid, "status", "VmRSS:")
+}
+
+/// The part of it that no file stands behind: heap and stacks, not the program's own code.
+pub fn anonymous_megabytes(pid: u32) -> Result<f64> {
+    megabytes(pid, "smaps_rollup", "Anonymous:")
+}
+
+fn megabytes(pid: u32, file: &str, key: &str) -> Result<f64> {
+    let text = read(pid, file)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
     let kilobytes: f64 = line
         .and_then(|line| line.trim().strip_suffix(" kB"))
-        .context("no VmRSS in status")?
+        .with_context(|| format!("no {key} in {file}"))?
         .parse()?;
     Ok(kilobytes * 1024.0 / 1e6)
 }

@@ -19,6 +19,8 @@ use super::{
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     pub streams: u64,
+    /// The same load before the measured one, so that a bridge that has worked can be compared too.
+    pub warm_up: Duration,
     pub length: Duration,
     /// The same seed makes the same choices.
     pub seed: u64,
@@ -33,7 +35,10 @@ const BUFFER: usize = 8 << 10;
 /// What a process holds at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Held {
+    /// Resident memory.
     pub megabytes: f64,
+    /// The part of it that no file stands behind.
+    pub anonymous: f64,
     pub open_files: usize,
 }
 
@@ -50,7 +55,11 @@ pub struct Ends {
 
 #[derive(Debug, Clone, Copy)]
 pub struct Report {
+    /// Just started; it has answered one health check.
     pub idle: Held,
+    /// Idle after the warm-up; as `idle` where there was none.
+    pub warm: Held,
+    /// The highest of each number under load.
     pub most: Held,
     pub after: Held,
     pub ends: Ends,
@@ -92,7 +101,7 @@ impl Report {
         leaks
     }
 
-    /// Memory after over memory before.
+    /// Memory after over memory before the first request.
     pub fn growth(&self) -> f64 {
         self.after.megabytes / self.idle.megabytes
     }
@@ -106,18 +115,50 @@ pub async fn run(settings: Settings) -> Result<Report> {
     // The connection that asked for its health is gone by then.
     time::sleep(START).await;
     let idle = held(pid)?;
-    let until = Instant::now() + settings.length;
+    let mut warm = idle;
+    if !settings.warm_up.is_zero() {
+        load(&settings, settings.warm_up, target.address, || Ok(())).await?;
+        time::sleep(SETTLE).await;
+        warm = held(pid)?;
+    }
+    let mut most = idle;
+    let ends = load(&settings, settings.length, target.address, || {
+        most.raise(held(pid)?);
+        Ok(())
+    })
+    .await?;
+    time::sleep(SETTLE).await;
+    let after = held(pid)?;
+    let upstream_open = upstream.open();
+    let metrics = metrics(&target).await?;
+    Ok(Report {
+        idle,
+        warm,
+        most,
+        after,
+        ends,
+        upstream_open,
+        connections: gauge(&metrics, "codex_bridge_connections")? - 1.0,
+        held_bytes: gauge(&metrics, "codex_bridge_held_bytes")?,
+    })
+}
+
+/// Streams for as long as `length`, with a look at the bridge every [`SAMPLE`].
+async fn load(
+    settings: &Settings,
+    length: Duration,
+    address: std::net::SocketAddr,
+    mut look: impl FnMut() -> Result<()>,
+) -> Result<Ends> {
+    let until = Instant::now() + length;
     let mut clients = JoinSet::new();
     for number in 0..settings.streams {
         let choices = Choices::new(settings.seed, number);
-        clients.spawn(client(target.address, choices, until));
+        clients.spawn(client(address, choices, until));
     }
-    let mut most = idle;
     while Instant::now() < until {
         time::sleep(SAMPLE).await;
-        let now = held(pid)?;
-        most.megabytes = most.megabytes.max(now.megabytes);
-        most.open_files = most.open_files.max(now.open_files);
+        look()?;
     }
     let mut ends = Ends::default();
     while let Some(client) = clients.join_next().await {
@@ -126,19 +167,7 @@ pub async fn run(settings: Settings) -> Result<Report> {
         ends.left += client.left;
         ends.broken += client.broken;
     }
-    time::sleep(SETTLE).await;
-    let after = held(pid)?;
-    let upstream_open = upstream.open();
-    let metrics = metrics(&target).await?;
-    Ok(Report {
-        idle,
-        most,
-        after,
-        ends,
-        upstream_open,
-        connections: gauge(&metrics, "codex_bridge_connections")? - 1.0,
-        held_bytes: gauge(&metrics, "codex_bridge_held_bytes")?,
-    })
+    Ok(ends)
 }
 
 async fn client(
@@ -208,8 +237,17 @@ impl Choices {
     }
 }
 
+impl Held {
+    fn raise(&mut self, other: Self) {
+        self.megabytes = self.megabytes.max(other.megabytes);
+        self.anonymous = self.anonymous.max(other.anonymous);
+        self.open_files = self.open_files.max(other.open_files);
+    }
+}
+
 fn held(pid: u32) -> Result<Held> {
     Ok(Held {
+        anonymous: process::anonymous_megabytes(pid)?,
         megabytes: process::resident_megabytes(pid)?,
         open_files: process::open_files(pid)?,
     })

@@ -21,6 +21,10 @@ struct Args {
     #[arg(long, default_value_t = 60)]
     seconds: u64,
 
+    /// Seconds of the same load before that, for the figure of a bridge that has worked
+    #[arg(long, default_value_t = 5)]
+    warm_up: u64,
+
     /// The same seed makes the same choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -31,25 +35,31 @@ async fn main() -> Result<ExitCode> {
     let args = Args::parse();
     let report = soak::run(Settings {
         streams: args.streams,
+        warm_up: Duration::from_secs(args.warm_up),
         length: Duration::from_secs(args.seconds),
         seed: args.seed,
     })
     .await?;
-    let (idle, most, after) = (report.idle, report.most, report.after);
     let ends = report.ends;
     println!(
         "{} streams at a time for {} s: {} read to the end, {} left by the client, {} broken",
         args.streams, args.seconds, ends.whole, ends.left, ends.broken
     );
-    println!("| | idle before | most | idle after |\n| --- | ---: | ---: | ---: |");
+    let held = [report.idle, report.warm, report.most, report.after];
     println!(
-        "| resident MB | {:.1} | {:.1} | {:.1} |",
-        idle.megabytes, most.megabytes, after.megabytes
+        "| | just started | idle after {} s | most | idle after all |",
+        args.warm_up
     );
-    println!(
-        "| open files | {} | {} | {} |",
-        idle.open_files, most.open_files, after.open_files
+    println!("| --- | ---: | ---: | ---: | ---: |");
+    row(
+        "resident MB",
+        held.map(|held| format!("{:.1}", held.megabytes)),
     );
+    row(
+        "of it anonymous MB",
+        held.map(|held| format!("{:.1}", held.anonymous)),
+    );
+    row("open files", held.map(|held| held.open_files.to_string()));
     println!(
         "upstream connections {}, client connections {}, held bytes {}",
         report.upstream_open, report.connections, report.held_bytes
@@ -57,7 +67,7 @@ async fn main() -> Result<ExitCode> {
     let mut leaks = report.leaks();
     if report.growth() > MOST_GROWTH {
         leaks.push(format!(
-            "memory is {:.2} times what it was",
+            "memory is {:.2} times that of a bridge just started",
             report.growth()
         ));
     }
@@ -70,4 +80,8 @@ async fn main() -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn row(name: &str, cells: [String; 4]) {
+    println!("| {name} | {} |", cells.join(" | "));
 }

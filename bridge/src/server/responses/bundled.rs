@@ -122,7 +122,7 @@ async fn whole(
 ) -> Result<Response, Failure> {
     let mut rewriter = rewriter(state, request, translation, false, None);
     rewriter.invent_no_phases();
-    let end = collect::collect(state, ENGINE, None, answer.body, rewriter).await?;
+    let end = collect::collect(request, state, ENGINE, None, answer.body, rewriter).await?;
     let object = collect::finished(request, end)?;
     let mut response = finished_json(request, object);
     tell_relaxed(&answer.relaxed, &mut response);

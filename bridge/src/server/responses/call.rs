@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::super::{State, error::Failure};
 use crate::{
     translate::{self, Counts, Normalized, Translation, normalize},
-    upstream::{Http, SendError, Target},
+    upstream::{Answer, Http, SendError, Target},
 };
 
 /// Pauses between two tries to reach a server that is not ready: doubled from the first to the last.
@@ -48,7 +48,7 @@ pub(super) enum Prepared {
 
 /// An upstream that has taken the request.
 pub(super) struct Sent {
-    pub(super) answer: reqwest::Response,
+    pub(super) answer: Answer,
     pub(super) translation: Translation,
     pub(super) target: Target,
 }
@@ -80,7 +80,7 @@ impl Call {
         }
     }
 
-    pub(super) async fn send(&self, ready: &Ready) -> Result<reqwest::Response, SendError> {
+    pub(super) async fn send(&self, ready: &Ready) -> Result<Answer, SendError> {
         self.upstream()
             .send(ready.json.clone(), self.headers.clone())
             .await
@@ -133,7 +133,7 @@ impl Call {
 }
 
 impl Ready {
-    pub(super) fn sent(self, answer: reqwest::Response) -> Sent {
+    pub(super) fn sent(self, answer: Answer) -> Sent {
         Sent {
             answer,
             translation: self.translation,

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use http::StatusCode;
-use protocol::{ApiError, ErrorKind, EventKind, Object, error::RATE_LIMIT_EXCEEDED};
+use protocol::{ApiError, ErrorKind, EventKind, Object};
 use tokio::time::timeout;
 
 use super::{super::error::Failure, count_events};
@@ -18,6 +17,7 @@ use crate::{
 
 /// Reads an event stream to its end, for a client that wants one JSON answer. `idle` is the longest silence.
 pub(super) async fn collect(
+    request: &RequestContext,
     state: &State,
     address: &str,
     idle: Option<Duration>,
@@ -56,7 +56,7 @@ pub(super) async fn collect(
         rewriter.take();
     }
     release_body(body);
-    count_events(&state.metrics, &guard, &rewriter);
+    count_events(&state.metrics, &request.log, &guard, &rewriter);
     // The loop ends only when there is one.
     rewriter.into_end().ok_or_else(|| {
         Failure::from(&SendError::TimedOut {
@@ -80,10 +80,5 @@ pub(super) fn finished(request: &RequestContext, end: End) -> Result<Object, Fai
     if let Some(message) = error.message.strip_suffix(&id) {
         error.message = message.to_owned();
     }
-    let status = match (error.kind, error.code.as_deref()) {
-        (_, Some(RATE_LIMIT_EXCEEDED)) | (ErrorKind::RateLimit, _) => StatusCode::TOO_MANY_REQUESTS,
-        (ErrorKind::Server, _) => StatusCode::BAD_GATEWAY,
-        _ => StatusCode::BAD_REQUEST,
-    };
-    Err(Failure::new(status, error))
+    Err(Failure::of_response(error))
 }

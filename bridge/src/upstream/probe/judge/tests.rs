@@ -3,29 +3,6 @@ use serde_json::json;
 
 use super::*;
 
-fn url(text: &str) -> Url {
-    text.parse().unwrap()
-}
-
-#[test]
-fn props_lie_beside_v1_and_models_below_the_base() {
-    for (base, props, models) in [
-        ("http://h:1/v1", "http://h:1/props", "http://h:1/v1/models"),
-        (
-            "http://h/llama/v1",
-            "http://h/llama/props",
-            "http://h/llama/v1/models",
-        ),
-        ("http://h", "http://h/props", "http://h/models"),
-        ("http://h/api/", "http://h/api/props", "http://h/api/models"),
-    ] {
-        assert_eq!(props_url(&url(base)), url(props));
-        assert_eq!(models_url(&url(base), None), url(models));
-    }
-    let asked = models_url(&url("http://h/v1"), Some("client_version=1"));
-    assert_eq!(asked, url("http://h/v1/models?client_version=1"));
-}
-
 #[test]
 fn a_llama_server_describes_itself() {
     let props = json!({

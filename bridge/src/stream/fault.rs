@@ -1,4 +1,4 @@
-//! What an upstream's error object means to a client.
+//! What an upstream's error object means to a client, whether it came as an answer or inside a stream.
 //!
 //! llama-server: `{"code": 400, "message": …, "type": "exceed_context_size_error", "n_prompt_tokens": …, "n_ctx": …}`,
 //! `code` a number, no `param`. OpenAI: `{"code": "…"|null, "message", "type", "param"}`. In a failed response:
@@ -13,15 +13,40 @@ use serde_json::Value;
 
 /// Faults llama-server reports as 500 although no repetition can mend them. Codex repeats a 500 up to 30 times and then
 /// hides its message.
-const PERMANENT: [&str; 4] = [
+const PERMANENT: [&str; 5] = [
     "image input is not supported",
     "audio input is not supported",
     "Failed to parse tools",
     "failed to parse grammar",
+    "Grammar trigger word should be marked as preserved token",
 ];
 
-/// The error as a client is told it: the message kept, the code one that Codex acts on.
-pub fn from_upstream(error: &Object) -> ApiError {
+/// The error that `answer` reports, as a client is told it: the message kept, the code one that Codex acts on. `answer` is a
+/// whole body or event with an `error` in it, or the error itself.
+pub(crate) fn reported(answer: &Object) -> ApiError {
+    match answer.get("error") {
+        Some(Value::Object(error)) => told(error),
+        Some(Value::String(message)) => {
+            let mut error = answer.clone();
+            error.insert("message".into(), message.as_str().into());
+            told(&error)
+        }
+        _ => told(answer),
+    }
+}
+
+/// Makes a fault that looks as if it would pass one of `kind`, which no repetition mends.
+pub(crate) fn permanent(mut fault: ApiError, kind: ErrorKind) -> ApiError {
+    if fault.kind == ErrorKind::Server {
+        fault.kind = kind;
+        if fault.code.as_deref() == Some(SERVER_ERROR) {
+            fault.code = Some(INVALID_PROMPT.to_owned());
+        }
+    }
+    fault
+}
+
+fn told(error: &Object) -> ApiError {
     let message = match error.get("message") {
         Some(Value::String(message)) => message.clone(),
         _ => Value::Object(error.clone()).to_string(),
@@ -76,7 +101,7 @@ mod tests {
     use super::*;
 
     fn told(error: &Value) -> (ErrorKind, Option<String>, String) {
-        let error = from_upstream(error.as_object().unwrap());
+        let error = reported(error.as_object().unwrap());
         (error.kind, error.code, error.message)
     }
 
@@ -97,20 +122,36 @@ mod tests {
 
     #[test]
     fn a_500_that_no_repetition_mends_is_a_request_error() {
-        assert_eq!(
-            told(
-                &json!({"code": 500, "type": "server_error", "message": "image input is not supported - hint"})
-            ),
-            (
-                ErrorKind::InvalidRequest,
-                Some("invalid_prompt".into()),
-                "image input is not supported - hint".into()
-            )
-        );
+        for message in [
+            "image input is not supported - hint",
+            "Grammar trigger word should be marked as preserved token: <tool_call>",
+        ] {
+            assert_eq!(
+                told(&json!({"code": 500, "type": "server_error", "message": message})),
+                (
+                    ErrorKind::InvalidRequest,
+                    Some("invalid_prompt".into()),
+                    message.into()
+                )
+            );
+        }
     }
 
     #[test]
     fn an_error_without_a_message_is_shown_whole() {
         assert_eq!(told(&json!({"why": 1})).2, r#"{"why":1}"#);
+        assert_eq!(told(&json!({"error": ["a"]})).2, r#"{"error":["a"]}"#);
+    }
+
+    #[test]
+    fn the_error_may_be_an_object_a_string_or_the_answer_itself() {
+        for answer in [
+            json!({"error": {"message": "boo"}}),
+            json!({"error": "boo"}),
+            json!({"message": "boo"}),
+            json!({"message": "boo", "error": null}),
+        ] {
+            assert_eq!(told(&answer).2, "boo", "{answer}");
+        }
     }
 }
