@@ -7,28 +7,67 @@
 //! Invariants: everything that can be wrong with a request is said by [`Backend::respond`], before the first event; work that takes milliseconds
 //! (template, tokens, grammar) never runs on the caller's executor; dropping a [`Responding`] cancels its generation at the engine's next step.
 
+mod cores;
 pub mod error;
+mod load;
 pub mod options;
+mod pool;
+mod prepare;
 
-use protocol::Object;
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hasher, RandomState},
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
+
+use protocol::{Ids, Object};
 
 pub use self::{
     error::{LoadError, Refusal, RespondError},
     options::{BackendOptions, DeviceChoice, KvCache, ToolsMode, WarmStart},
 };
-pub use crate::respond::{Responding, Stamp};
+pub use crate::respond::Responding;
+
+use self::{
+    pool::{Pool, PoolError},
+    prepare::Desk,
+};
+use crate::{
+    engine::Engine,
+    grammar::{Checked, Checker, ToolSet},
+    respond::{
+        self, Check, Script,
+        counters::{Counters, count},
+    },
+};
 
 /// A model, loaded, and the engine that runs it. Clones share both.
 #[derive(Clone, Debug)]
-pub struct Backend {}
+pub struct Backend {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    desk: Arc<Desk>,
+    engine: Engine,
+    pool: Arc<Pool>,
+    counters: Arc<Counters>,
+    info: ModelInfo,
+}
 
 impl Backend {
     /// Opens the model, checks that it fits into memory, and starts the engine. Blocks for as long as reading and repacking the weights takes.
     ///
     /// # Errors
     /// The model cannot be read or is of a kind that is not supported, the memory plan does not fit, or the device is not there.
-    pub fn load(_options: &BackendOptions) -> Result<Backend, LoadError> {
-        unimplemented!()
+    pub fn load(options: &BackendOptions) -> Result<Backend, LoadError> {
+        Ok(Backend {
+            inner: Arc::new(load::load(options)?),
+        })
     }
 
     /// Takes a request in the Responses dialect, function tools only. Returns when it has been accepted into the engine's queue; the model may not have
@@ -36,31 +75,142 @@ impl Backend {
     ///
     /// # Errors
     /// [`Refusal::Invalid`] for what the client must change, [`Refusal::Busy`] when the queue is full, [`Refusal::Down`] when the engine has stopped.
-    pub async fn respond(&self, _request: Object) -> Result<Responding, RespondError> {
-        unimplemented!()
+    pub async fn respond(&self, request: Object) -> Result<Responding, RespondError> {
+        let inner = &*self.inner;
+        let (desk, engine) = (Arc::clone(&inner.desk), inner.engine.clone());
+        let seed = RandomState::new().build_hasher().finish();
+        let accepted = inner.pool.run(move || {
+            let prepared = desk.prepare(&request, seed)?;
+            let prompt_tokens = prepared.generate.prompt.len();
+            let generation = engine.submit(prepared.generate)?;
+            let script = Script {
+                check: None,
+                settings: prepared.settings,
+                parser: prepared.parser,
+                only_answers: prepared.only_answers,
+                prompt_tokens,
+                relaxed: prepared.relaxed,
+                ids: Ids::random(),
+                clock: respond::now,
+            };
+            Ok::<_, RespondError>((request, generation, script, prepared.tools))
+        });
+        let (request, generation, mut script, tools) = self.settled(accepted.await)??;
+        script.check = Some(self.check(&tools));
+        Ok(Responding::new(
+            Box::new(generation),
+            &request,
+            &inner.info.id,
+            &inner.desk.tokenizer,
+            Arc::clone(&inner.counters),
+            script,
+        ))
     }
 
-    /// Tokens of the prompt that [`Backend::respond`] would make of `request`.
+    /// Tokens of the prompt that [`Backend::respond`] would make of `request`, were they more than fit.
     ///
     /// # Errors
     /// As [`Backend::respond`], the queue and the window apart.
-    pub async fn input_tokens(&self, _request: Object) -> Result<usize, RespondError> {
-        unimplemented!()
+    pub async fn input_tokens(&self, request: Object) -> Result<usize, RespondError> {
+        let desk = Arc::clone(&self.inner.desk);
+        let counted = self.inner.pool.run(move || desk.count(&request));
+        self.settled(counted.await)?
     }
 
     pub fn info(&self) -> &ModelInfo {
-        unimplemented!()
+        &self.inner.info
     }
 
     /// A snapshot; cheap.
     pub fn status(&self) -> BackendStatus {
-        unimplemented!()
+        let engine = self.inner.engine.status();
+        let counters = &*self.inner.counters;
+        BackendStatus {
+            healthy: engine.healthy,
+            queued: engine.queued,
+            running: engine.running,
+            pages_total: engine.pages_total,
+            pages_used: engine.pages_used,
+            pages_cached: engine.pages_cached,
+            prompt_tokens: engine.prompt_tokens,
+            cached_tokens: engine.cached_tokens,
+            generated_tokens: engine.generated_tokens,
+            drafted_tokens: engine.accepted_tokens + engine.forced_tokens,
+            responses_completed: counters.completed.load(Ordering::Relaxed),
+            responses_incomplete: counters.incomplete.load(Ordering::Relaxed),
+            responses_failed: counters.failed.load(Ordering::Relaxed),
+            responses_cancelled: counters.cancelled.load(Ordering::Relaxed),
+            calls: counters.calls.load(Ordering::Relaxed),
+            invalid_calls: counters.invalid_calls.load(Ordering::Relaxed),
+        }
     }
 
-    /// Ends every open response with `response.failed`, writes the warm-start store and joins the engine's thread. Blocks until that is done. Later requests are refused with
-    /// [`Refusal::Down`].
+    /// Ends every open response with `response.failed`, and waits until the engine's thread has put everything away. Blocks. Later requests are refused
+    /// with [`Refusal::Down`].
     pub fn shutdown(&self) {
-        unimplemented!()
+        self.inner.engine.shutdown();
+        wait(self.inner.engine.stopped());
+    }
+
+    fn settled<T>(&self, result: Result<T, PoolError>) -> Result<T, RespondError> {
+        result.map_err(|error| match error {
+            PoolError::Full => RespondError::busy(
+                "too many requests wait to be read; try again in 1s".to_owned(),
+                1,
+            ),
+            PoolError::Panicked => RespondError::invalid(
+                None,
+                "the engine failed on this request; its log says more".to_owned(),
+            ),
+        })
+    }
+
+    /// Checks finished calls on the pool, so that a client's schema keeps no stream waiting; when the pool is busy, a call goes unchecked.
+    fn check(&self, tools: &ToolSet) -> Check {
+        let checkers: HashMap<String, Arc<Checker>> = tools
+            .iter()
+            .map(|tool| (tool.name.clone(), Arc::new(Checker::new(tool))))
+            .collect();
+        let (pool, counters) = (
+            Arc::clone(&self.inner.pool),
+            Arc::clone(&self.inner.counters),
+        );
+        Box::new(move |name, arguments| {
+            let Some(checker) = checkers.get(name).cloned() else {
+                return;
+            };
+            let (name, arguments) = (name.to_owned(), arguments.to_owned());
+            let counters = Arc::clone(&counters);
+            let started = pool.start(move || match checker.check(&arguments) {
+                Checked::Valid => {}
+                Checked::Invalid(problem) => {
+                    count(&counters.invalid_calls);
+                    tracing::warn!(tool = name, %problem, "a call does not satisfy its tool's schema");
+                }
+                Checked::Unknown(problem) => {
+                    tracing::debug!(tool = name, %problem, "a call could not be checked");
+                }
+            });
+            if started.is_err() {
+                tracing::debug!("a call was not checked: too much else to do");
+            }
+        })
+    }
+}
+
+/// Waits on this thread, without a runtime.
+fn wait(future: impl Future<Output = ()>) {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    while future.as_mut().poll(&mut context) == Poll::Pending {
+        thread::park();
     }
 }
 

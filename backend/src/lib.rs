@@ -18,8 +18,8 @@ mod kv;
 pub mod model;
 #[cfg(any(test, feature = "testing"))]
 pub mod oracle;
-pub mod prompt;
 pub mod parse;
+pub mod prompt;
 pub mod respond;
 pub mod sample;
 #[cfg(any(test, feature = "testing"))]

@@ -16,6 +16,7 @@ mod finite;
 mod gguf;
 mod hf;
 mod identity;
+pub mod inspect;
 pub(crate) mod names;
 pub mod plan;
 pub mod quant;
@@ -161,7 +162,7 @@ impl GenerationDefaults {
 
 /// Opens a GGUF file (the first of a split one) or a Hugging Face folder.
 ///
-/// Checks everything that can be checked without computing: container, shapes against the configuration, finite block scales (all of them up to 2 GiB of
+/// Checks everything that can be checked without computing: container, shapes against the configuration, finite block scales (all of them up to 1 GiB of
 /// weights, an even sample beyond). Memory is bounded by the metadata; weights are only mapped.
 pub fn open(path: &Path) -> Result<Model, ModelError> {
     if path.is_dir() {

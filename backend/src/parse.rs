@@ -1,9 +1,9 @@
 //! What a model writes, taken apart as it comes: text for the user, reasoning, and calls with their arguments.
 //!
 //! ```text
-//! tokens → characters (text) ─┬─ text, held back only while it may still be a marker or the head of a call
-//!                             ├─ <think> … </think>            (reasoning)
-//!                             └─ <tool_call> … , {"name": …} , [f(a=1)] (tagged, llama_json, pythonic; calls)
+//! tokens → characters ─┬─ text (text), held back only while it may still be a marker or the head of a call
+//!                      ├─ <think> … </think>            (reasoning)
+//!                      └─ <tool_call> … , {"name": …} , [f(a=1)] (tagged, llama_json, pythonic; calls)
 //! ```
 //!
 //! Invariants: every character is looked at once, so that the segments do not depend on how the text was cut into tokens; what turns out not to be a
@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 pub use self::sink::Segment;
 use self::{body::Body, reasoning::Thinking, sink::Sink, text::Prose};
-use crate::{call_syntax::CallSyntax, parse::text::Utf8};
+use crate::call_syntax::CallSyntax;
 
 /// What a parser must know of the request and the model.
 #[derive(Clone, Debug)]
@@ -37,8 +37,8 @@ pub struct ParserOptions {
     pub syntax: CallSyntax,
     /// Names of the tools that may be called.
     pub tools: Arc<[String]>,
-    /// Calls without a marker are read too. Off when the answer is JSON by `text.format`, which a call could not be told from.
-    pub untagged: bool,
+    /// The answer is JSON by `text.format`: what looks like a call without a marker is one only from its arguments on.
+    pub json_answer: bool,
     /// The prompt ends inside `<think>`.
     pub thinking: bool,
 }
@@ -46,8 +46,8 @@ pub struct ParserOptions {
 /// One token, as text.
 #[derive(Clone, Copy, Debug)]
 pub enum Piece<'a> {
-    /// Bytes of an ordinary token; characters may be cut.
-    Bytes(&'a [u8]),
+    /// Text of ordinary tokens, whole characters: what [`crate::tokenizer::Detokenizer`] gives out.
+    Text(&'a str),
     /// A control token, by its name: `<|python_tag|>`.
     Control(&'a str),
 }
@@ -65,7 +65,6 @@ pub enum End {
 #[derive(Debug)]
 pub struct Parser {
     options: ParserOptions,
-    utf8: Utf8,
     state: State,
     /// Something was said already; `<think>` is only a marker before that.
     spoke: bool,
@@ -99,7 +98,6 @@ impl Parser {
         };
         Parser {
             options,
-            utf8: Utf8::default(),
             state,
             spoke: false,
             at: 0,
@@ -117,18 +115,11 @@ impl Parser {
         self.at
     }
 
-    /// Takes a token; appends to `out` what is certain now.
+    /// Takes what a token says; appends to `out` what is certain now.
     pub fn push(&mut self, piece: Piece<'_>, out: &mut Vec<Segment>) {
         match piece {
-            Piece::Bytes(bytes) => {
-                let mut utf8 = std::mem::take(&mut self.utf8);
-                utf8.push(bytes, |character| self.character(character));
-                self.utf8 = utf8;
-            }
-            Piece::Control(name) => {
-                self.utf8 = Utf8::default();
-                self.control(name);
-            }
+            Piece::Text(text) => text.chars().for_each(|character| self.character(character)),
+            Piece::Control(name) => self.control(name),
         }
         self.sink.drain(out);
     }

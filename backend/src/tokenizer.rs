@@ -65,7 +65,10 @@ pub enum TokenizerError {
         supported: String,
     },
     #[error("{}: {error}", path.display())]
-    Read { path: PathBuf, error: std::io::Error },
+    Read {
+        path: PathBuf,
+        error: std::io::Error,
+    },
 }
 
 impl TokenizerError {
@@ -104,6 +107,7 @@ impl Tokenizer {
     }
 
     fn build(vocabulary: Vocabulary) -> Result<Tokenizer, TokenizerError> {
+        pre::prepare();
         let end_tokens = vocabulary.end_tokens().into();
         let mut bytes = Vec::new();
         let mut starts = Vec::with_capacity(vocabulary.entries.len() + 1);
@@ -111,7 +115,10 @@ impl Tokenizer {
             starts.push(bytes.len() as u32);
             vocabulary.push_bytes(token, &mut bytes);
             if bytes.len() > u32::MAX as usize {
-                return Err(TokenizerError::invalid("vocabulary", "its tokens are longer than 4 GiB together"));
+                return Err(TokenizerError::invalid(
+                    "vocabulary",
+                    "its tokens are longer than 4 GiB together",
+                ));
             }
         }
         starts.push(bytes.len() as u32);
@@ -205,7 +212,10 @@ impl Tokenizer {
     /// The bytes a token stands for in the output; empty for control tokens and for ids beyond the vocabulary. One token may be a part of a character.
     pub fn token_bytes(&self, token: u32) -> &[u8] {
         let token = token as usize;
-        match (self.inner.starts.get(token), self.inner.starts.get(token + 1)) {
+        match (
+            self.inner.starts.get(token),
+            self.inner.starts.get(token + 1),
+        ) {
             (Some(&start), Some(&end)) => &self.inner.bytes[start as usize..end as usize],
             _ => &[],
         }

@@ -8,6 +8,8 @@ use codex_bridge_backend::{
     model::{
         self, Model, TokenizerSource,
         config::{RopeLayout, RopeScaling},
+        inspect::Inspection,
+        plan::{PlanOptions, available},
         quant::dequantize_row,
         weights::{Format, Tensor},
     },
@@ -387,6 +389,9 @@ fn smollm2_opens() {
     );
     assert!(config.tied_embeddings);
     assert_eq!(model.weights.embedding.format, Format::Q8_0);
+    let inspection = Inspection::new(&model, PlanOptions::default(), available());
+    println!("{inspection}");
+    assert_eq!(inspection.plan.kv, 180 << 20);
 }
 
 /// SmolLM2-135M-Instruct in Q4_1, if this machine has it.

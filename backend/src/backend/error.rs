@@ -20,17 +20,9 @@ pub enum LoadError {
         option: &'static str,
         problem: String,
     },
-    #[error(
-        "the model needs {needed} bytes (weights {weights}, KV cache {kv} for {context} tokens), and {available} bytes of memory are free; \
-         a smaller context length needs less"
-    )]
-    Memory {
-        needed: u64,
-        weights: u64,
-        kv: u64,
-        context: usize,
-        available: u64,
-    },
+    /// What is needed, what there is, and what to lower.
+    #[error("{0}")]
+    Memory(String),
 }
 
 /// What a client can do about a refusal.
@@ -53,7 +45,7 @@ pub struct RespondError {
 }
 
 impl RespondError {
-    /// 400 with a code of its own.
+    /// 400.
     pub(crate) fn invalid(param: Option<&str>, message: String) -> RespondError {
         let mut error = ApiError::new(ErrorKind::InvalidRequest, message);
         error.param = param.map(str::to_owned);
@@ -63,6 +55,16 @@ impl RespondError {
         }
     }
 
+    /// 429.
+    pub(crate) fn busy(message: String, retry_after: u64) -> RespondError {
+        RespondError {
+            refusal: Refusal::Busy { retry_after },
+            error: ApiError::new(ErrorKind::RateLimit, message)
+                .with_code(error::RATE_LIMIT_EXCEEDED),
+        }
+    }
+
+    /// 503.
     pub(crate) fn down(message: String) -> RespondError {
         RespondError {
             refusal: Refusal::Down,

@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, str::FromStr};
 
+pub use crate::prompt::ToolsMode;
+
 /// Everything [`super::Backend::load`] needs to know.
 #[derive(Clone, Debug)]
 pub struct BackendOptions {
@@ -101,20 +103,6 @@ impl FromStr for KvCache {
             )),
         }
     }
-}
-
-/// How tools are shown to the model.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum ToolsMode {
-    /// Compact for small models, full for others.
-    #[default]
-    Auto,
-    /// Each with its JSON schema.
-    Full,
-    /// Each as one line with its signature.
-    Compact,
-    /// Not at all: the model only talks.
-    Off,
 }
 
 impl FromStr for ToolsMode {

@@ -1,7 +1,7 @@
 //! Attention over paged keys and values. The queries of all heads that share a key head, of one token or of many, go through the same kernel: up to eight at
 //! a time over a segment of keys, so each page is read once for all of them.
 //!
-//! Keys are taken in segments of [`SEGMENT`] at fixed positions. Within one: all scores, their maximum, the exponentials, the weighted sum of values; then
+//! Scores are in units of log 2: queries come scaled by log2 e. Keys are taken in segments of [`SEGMENT`] at fixed positions. Within one: all scores, their maximum, the exponentials, the weighted sum of values; then
 //! the segment is merged into what came before (the online softmax of Milakov and Gimelshein 2018, as flash attention uses it). Invariant: a query goes
 //! through the same operations in a prompt of any chunking, alone, in a batch or as a draft, and on one thread or many.
 
@@ -156,8 +156,16 @@ fn tile<S: Simd, P: Step, const T: usize, const D: usize>(simd: S, item: Item<'_
     });
     let rows = scores.as_chunks_mut::<LANES>().0;
     let head_bytes = layout.head_bytes();
+    let few = item.tokens * item.group <= QUERIES;
     for (index, page) in table.iter().enumerate() {
         let at = page.0 as usize * layout.page_bytes() + layout.keys(item.layer, item.kv_head);
+        if let (true, Some(next)) = (few, table.get(index + 1)) {
+            // Few queries: reading the pages is all the work, and the next one lies somewhere else.
+            let next = next.0 as usize * layout.page_bytes() + layout.keys(item.layer, item.kv_head);
+            for line in 0..head_bytes / 64 {
+                simd.prefetch(&item.pool[next..], 64 * line);
+            }
+        }
         let sums = steps::<S, P, T>(simd, &item.pool[at..at + head_bytes], words, &queries);
         for (t, sum) in sums.into_iter().enumerate() {
             simd.store(sum, &mut rows[t * SEGMENT_PAGES + index]);
@@ -184,14 +192,14 @@ fn tile<S: Simd, P: Step, const T: usize, const D: usize>(simd: S, item: Item<'_
         if P::COLUMNS == 2 {
             let out: &mut [u16] = bytemuck::cast_slice_mut(out);
             for (scores, out) in scores.iter().zip(out.as_chunks_mut::<LANES>().0) {
-                let e = simd.exp(simd.sub(simd.load(scores), shift));
+                let e = simd.pow2(simd.sub(simd.load(scores), shift));
                 sum = simd.add(sum, e);
                 simd.store_bf16(e, out);
             }
         } else {
             let out: &mut [f32] = bytemuck::cast_slice_mut(out);
             for (scores, out) in scores.iter().zip(out.as_chunks_mut::<LANES>().0) {
-                let e = simd.exp(simd.sub(simd.load(scores), shift));
+                let e = simd.pow2(simd.sub(simd.load(scores), shift));
                 sum = simd.add(sum, e);
                 simd.store(e, out);
             }
@@ -252,6 +260,12 @@ fn values<S: Simd, P: Step, const T: usize, const D: usize>(
     let mut sums = [[simd.splat(0.0); T]; D];
     for (index, page) in table.iter().enumerate() {
         let at = page.0 as usize * layout.page_bytes() + layout.values(item.layer, item.kv_head) + group * group_bytes;
+        if let (true, Some(next)) = (item.tokens * item.group <= QUERIES, table.get(index + 1)) {
+            let next = next.0 as usize * layout.page_bytes() + layout.values(item.layer, item.kv_head) + group * group_bytes;
+            for line in 0..D * group_bytes / 64 {
+                simd.prefetch(&item.pool[next..], 64 * line);
+            }
+        }
         let tile = &item.pool[at..at + D * group_bytes];
         let weights: [&[u32]; T] = std::array::from_fn(|t| &weights[t][index * steps..(index + 1) * steps]);
         for k in 0..steps {
@@ -290,7 +304,7 @@ fn merge<S: Simd>(simd: S, state: &mut [f32], segment: &[f32]) {
         return;
     }
     let largest = state[0].max(segment[0]);
-    let (old, new) = ((state[0] - largest).exp(), (segment[0] - largest).exp());
+    let (old, new) = ((state[0] - largest).exp2(), (segment[0] - largest).exp2());
     state[0] = largest;
     state[1] = state[1] * old + segment[1] * new;
     let (old, new) = (simd.splat(old), simd.splat(new));

@@ -21,7 +21,7 @@ pub(crate) trait Blocks {
     /// `record`: the numbers of the block. Eight groups of four columns.
     fn quants<S: Simd>(simd: S, record: &[u8]) -> [S::B; 8];
 
-    /// `scales`: those of the whole tile.
+    /// `scales`: those of a record; `block`: the block in it.
     fn scales<S: Simd>(simd: S, scales: &[u8], block: usize) -> Scales<S::F>;
 }
 
@@ -68,10 +68,9 @@ fn nibbles<S: Simd>(simd: S, record: &[u8]) -> [S::B; 8] {
 /// Scales of a K-quant with minima: `d * sc * q - dmin * m`.
 #[inline(always)]
 fn scales_k<S: Simd>(simd: S, scales: &[u8], block: usize) -> Scales<S::F> {
-    let start = block / 8 * 320;
-    let sub = start + 64 + block % 8 * 32;
-    let d = simd.mul(simd.load_f16(halves(scales, start)), simd.load_u8(at(scales, sub)));
-    let m = simd.mul(simd.load_f16(halves(scales, start + 32)), simd.load_u8(at(scales, sub + 16)));
+    let sub = 64 + block * 32;
+    let d = simd.mul(simd.load_f16(halves(scales, 0)), simd.load_u8(at(scales, sub)));
+    let m = simd.mul(simd.load_f16(halves(scales, 32)), simd.load_u8(at(scales, sub + 16)));
     let m = simd.sub(simd.splat(0.0), m);
     Scales { d: [d, d], m: [m, m] }
 }
@@ -127,9 +126,9 @@ impl Blocks for Q4_1 {
     }
 
     #[inline(always)]
-    fn scales<S: Simd>(simd: S, scales: &[u8], block: usize) -> Scales<S::F> {
-        let d = simd.load_f16(halves(scales, 64 * block));
-        let m = simd.load_f16(halves(scales, 64 * block + 32));
+    fn scales<S: Simd>(simd: S, scales: &[u8], _: usize) -> Scales<S::F> {
+        let d = simd.load_f16(halves(scales, 0));
+        let m = simd.load_f16(halves(scales, 32));
         Scales { d: [d, d], m: [m, m] }
     }
 }
@@ -195,9 +194,8 @@ impl Blocks for Q6K {
 
     #[inline(always)]
     fn scales<S: Simd>(simd: S, scales: &[u8], block: usize) -> Scales<S::F> {
-        let start = block / 8 * 288;
-        let sub = start + 32 + block % 8 * 32;
-        let d = simd.load_f16(halves(scales, start));
+        let sub = 32 + block * 32;
+        let d = simd.load_f16(halves(scales, 0));
         let first: &[i8; 16] = bytemuck::cast_ref::<[u8; 16], _>(at(scales, sub));
         let second: &[i8; 16] = bytemuck::cast_ref::<[u8; 16], _>(at(scales, sub + 16));
         let d = [simd.mul(d, simd.load_i8(first)), simd.mul(d, simd.load_i8(second))];

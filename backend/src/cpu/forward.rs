@@ -265,7 +265,8 @@ impl Forward<'_> {
             });
         let qkv = &buffers.qkv;
         let words = query_words(page.format, page.padded);
-        let scale = 1.0 / (config.head_dim as f32).sqrt();
+        // Attention works with powers of two.
+        let scale = std::f32::consts::LOG2_E / (config.head_dim as f32).sqrt();
         self.team
             .rows(&mut buffers.queries, config.heads * words, step.tokens.len(), 8, |token, row| {
                 let x = &qkv[token * columns..][..q];

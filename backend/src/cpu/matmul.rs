@@ -7,10 +7,13 @@
 use super::{
     activation::{Activations, BLOCK_WORDS},
     blocks::{Blocks, Q4_0, Q4_1, Q4K, Q5K, Q6K, Q8_0, Scales},
-    pack::{Matrix, quant_bytes, scales_start},
+    pack::{Matrix, quant_bytes, record_blocks, record_bytes, scales_start},
     simd::{Kernel, LANES, Simd},
 };
 use crate::model::weights::Format;
+
+/// Bytes between what is read and what is fetched from memory.
+const AHEAD: usize = 2048;
 
 /// `out[token] = tile × x[token]`.
 pub(crate) struct TileProduct<'a> {
@@ -81,14 +84,22 @@ struct Quantised<B>(B);
 impl<B: Blocks> Product for Quantised<B> {
     #[inline(always)]
     fn group<S: Simd, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize) -> [S::F; T] {
-        let size = quant_bytes(B::FORMAT);
-        let (quants, scales) = tile.split_at(scales_start(B::FORMAT, matrix.cols));
+        let (size, in_record) = (quant_bytes(B::FORMAT), record_blocks(B::FORMAT));
         let blocks = matrix.cols / 32;
         let rows: [&[[u32; BLOCK_WORDS]]; T] = std::array::from_fn(|t| &x.blocks(first + t)[..blocks]);
         let mut sums = [simd.splat(0.0); T];
         for block in 0..blocks {
-            let q = B::quants(simd, &quants[block * size..][..size]);
-            let Scales { d, m } = B::scales(simd, scales, block);
+            let record = &tile[block / in_record * record_bytes(B::FORMAT)..][..record_bytes(B::FORMAT)];
+            let (quants, scales) = record.split_at(scales_start(B::FORMAT));
+            let quants = &quants[block % in_record * size..][..size];
+            if T <= 2 {
+                // Few tokens: reading the weights is all the work, and the processor's own prefetching begins anew on every page.
+                for line in 0..size.div_ceil(64) + 1 {
+                    simd.prefetch(quants, AHEAD + 64 * line);
+                }
+            }
+            let q = B::quants(simd, quants);
+            let Scales { d, m } = B::scales(simd, scales, block % in_record);
             for t in 0..T {
                 let x = &rows[t][block];
                 let scale = simd.splat(f32::from_bits(x[8]));
@@ -273,24 +284,25 @@ impl Kernel for Row<'_> {
                     *out = f32::from_bits(u32::from(tile[i / 2][lane][i % 2]) << 16);
                 }
             }
-            Format::Q8_0 => block_row::<S, Q8_0>(simd, matrix, tile, lane, out),
-            Format::Q4_0 => block_row::<S, Q4_0>(simd, matrix, tile, lane, out),
-            Format::Q4_1 => block_row::<S, Q4_1>(simd, matrix, tile, lane, out),
-            Format::Q4K => block_row::<S, Q4K>(simd, matrix, tile, lane, out),
-            Format::Q5K => block_row::<S, Q5K>(simd, matrix, tile, lane, out),
-            Format::Q6K => block_row::<S, Q6K>(simd, matrix, tile, lane, out),
+            Format::Q8_0 => block_row::<S, Q8_0>(simd, tile, lane, out),
+            Format::Q4_0 => block_row::<S, Q4_0>(simd, tile, lane, out),
+            Format::Q4_1 => block_row::<S, Q4_1>(simd, tile, lane, out),
+            Format::Q4K => block_row::<S, Q4K>(simd, tile, lane, out),
+            Format::Q5K => block_row::<S, Q5K>(simd, tile, lane, out),
+            Format::Q6K => block_row::<S, Q6K>(simd, tile, lane, out),
         }
     }
 }
 
 #[inline(always)]
-fn block_row<S: Simd, B: Blocks>(simd: S, matrix: &Matrix, tile: &[u8], lane: usize, out: &mut [f32]) {
-    let size = quant_bytes(B::FORMAT);
-    let (quants, scales) = tile.split_at(scales_start(B::FORMAT, matrix.cols));
+fn block_row<S: Simd, B: Blocks>(simd: S, tile: &[u8], lane: usize, out: &mut [f32]) {
+    let (size, in_record) = (quant_bytes(B::FORMAT), record_blocks(B::FORMAT));
     let signed = B::EIGHT && S::OFFSET_8 == 0.0;
     for (block, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-        let q = B::quants(simd, &quants[block * size..][..size]);
-        let scales = B::scales(simd, scales, block);
+        let record = &tile[block / in_record * record_bytes(B::FORMAT)..][..record_bytes(B::FORMAT)];
+        let (quants, scales) = record.split_at(scales_start(B::FORMAT));
+        let q = B::quants(simd, &quants[block % in_record * size..][..size]);
+        let scales = B::scales(simd, scales, block % in_record);
         let mut d = [[0.0; LANES]; 2];
         let mut m = [[0.0; LANES]; 2];
         for half in 0..2 {

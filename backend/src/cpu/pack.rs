@@ -1,13 +1,15 @@
 //! Weights in the order in which the kernels read them: tiles of sixteen rows, so that one register holds four products of each of sixteen rows, and the
-//! vector of activations is broadcast. A tile is one contiguous piece, read from front to back: first the numbers, block of 32 columns after block, then
-//! the scales. No number is changed; quantised weights take as many bytes as in the file (Q4_K and Q5_K 3 % more).
+//! vector of activations is broadcast. A tile is one contiguous piece, read from front to back.
+//! No number is changed; quantised weights take as many bytes as in the file (Q4_K and Q5_K 3 % more).
 //!
 //! ```text
-//! quants of a block   [group of 4 columns][row 0..16][column of the group]        u8; 4-bit: groups g (low) and g + 4 (high) share a byte;
+//! tile                records of 1 (Q4_1), 2 (Q4_0, Q8_0) or 8 blocks (K-quants): the numbers of each block, then the scales of all, so that reading a
+//!                     matrix is one stream through memory
+//! numbers of a block  [group of 4 columns][row 0..16][column of the group]        u8; 4-bit: groups g (low) and g + 4 (high) share a byte;
 //!                     then bit 4 (Q5_K, 64 bytes, bit g of byte (row, column)) or bits 4 and 5 (Q6_K, 2 × 64 bytes, bits 2 (g % 4) of half g / 4)
-//! scales              Q4_0, Q8_0: d f16 [block][16]       Q4_1: d, m f16 [block][2][16]
-//!                     Q4_K, Q5_K: per 256 columns: d, dmin f16 [2][16], then sc, m u8 [8][2][16]
-//!                     Q6_K:       per 256 columns: d f16 [16], then sc i8 [8][2 halves][16]
+//! scales              Q4_0, Q8_0: d f16 [block][16]       Q4_1: d, m f16 [2][16]
+//!                     Q4_K, Q5_K: d, dmin f16 [2][16], then sc, m u8 [8][2][16]
+//!                     Q6_K:       d f16 [16], then sc i8 [8][2 halves][16]
 //! F32, F16            [column][16]        BF16: [pair of columns][16][2]
 //! ```
 
@@ -53,24 +55,40 @@ pub(crate) const fn quant_bytes(format: Format) -> usize {
     }
 }
 
-/// Where the scales begin in a tile of a block format.
-#[inline]
-pub(crate) fn scales_start(format: Format, cols: usize) -> usize {
-    cols / 32 * quant_bytes(format)
+/// Blocks of a record; 0 for the plain formats.
+pub(crate) const fn record_blocks(format: Format) -> usize {
+    match format {
+        Format::Q4_1 => 1,
+        Format::Q8_0 | Format::Q4_0 => 2,
+        Format::Q4K | Format::Q5K | Format::Q6K => 8,
+        Format::F32 | Format::F16 | Format::Bf16 => 0,
+    }
+}
+
+/// Where the scales begin in a record.
+pub(crate) const fn scales_start(format: Format) -> usize {
+    record_blocks(format) * quant_bytes(format)
+}
+
+/// Bytes of a record: whole cache lines.
+pub(crate) const fn record_bytes(format: Format) -> usize {
+    let scales = match format {
+        Format::Q8_0 | Format::Q4_0 | Format::Q4_1 => 64,
+        Format::Q4K | Format::Q5K => 320,
+        Format::Q6K => 288,
+        Format::F32 | Format::F16 | Format::Bf16 => 0,
+    };
+    (scales_start(format) + scales).next_multiple_of(64)
 }
 
 /// Bytes of a tile: whole cache lines.
 pub(crate) fn tile_bytes(format: Format, cols: usize) -> usize {
-    let scales = match format {
+    match format {
         Format::F32 => cols * 64,
-        Format::F16 => cols * 32,
+        Format::F16 => (cols * 32).next_multiple_of(64),
         Format::Bf16 => cols.div_ceil(2) * 64,
-        Format::Q8_0 | Format::Q4_0 => cols / 32 * 32,
-        Format::Q4_1 => cols / 32 * 64,
-        Format::Q4K | Format::Q5K => cols / 256 * 320,
-        Format::Q6K => cols / 256 * 288,
-    };
-    (scales_start(format, cols) + scales).next_multiple_of(64)
+        _ => (cols / 32).div_ceil(record_blocks(format)) * record_bytes(format),
+    }
 }
 
 /// Bytes of a packed matrix.
@@ -128,7 +146,7 @@ pub(crate) fn pack(team: &mut Team, sources: &[Source<'_>], mut done: impl FnMut
             for lane in 0..LANES.min(tensor.rows - index * LANES) {
                 let row = index * LANES + lane;
                 let row = source.heads.map_or(row, |heads| heads.source(row));
-                pack_row(tensor.format, tensor.row(row), tensor.cols, lane, out);
+                pack_row(tensor.format, tensor.row(row), lane, out);
             }
         });
         done(index);
@@ -153,85 +171,92 @@ pub(crate) fn pack(team: &mut Team, sources: &[Source<'_>], mut done: impl FnMut
 }
 
 /// Writes a row of the file into lane `lane` of a tile.
-fn pack_row(format: Format, row: &[u8], cols: usize, lane: usize, tile: &mut [u8]) {
-    let (quants, scales) = tile.split_at_mut(scales_start(format, cols));
-    let blocks = row.chunks_exact(format.block_bytes());
-    let size = quant_bytes(format);
+fn pack_row(format: Format, row: &[u8], lane: usize, tile: &mut [u8]) {
     match format {
         Format::F32 => {
             for (column, x) in row.chunks_exact(4).enumerate() {
-                put(scales, column * 64 + lane * 4, x);
+                put(tile, column * 64 + lane * 4, x);
             }
         }
         Format::F16 => {
             for (column, x) in row.chunks_exact(2).enumerate() {
-                put(scales, column * 32 + lane * 2, x);
+                put(tile, column * 32 + lane * 2, x);
             }
         }
         Format::Bf16 => {
             for (column, x) in row.chunks_exact(2).enumerate() {
-                put(scales, column / 2 * 64 + lane * 4 + column % 2 * 2, x);
+                put(tile, column / 2 * 64 + lane * 4 + column % 2 * 2, x);
             }
         }
-        Format::Q8_0 => {
-            for (index, block) in blocks.enumerate() {
-                put(scales, index * 32 + lane * 2, &block[..2]);
-                for (group, four) in block[2..].chunks_exact(4).enumerate() {
-                    put(quants, index * size + group * 64 + lane * 4, four);
+        _ => {
+            // Blocks of the file to a record: 1 or 2, or one of 256 columns.
+            let blocks = if format.block_len() == 256 { 1 } else { record_blocks(format) };
+            let records = tile.chunks_exact_mut(record_bytes(format));
+            for (record, blocks) in records.zip(row.chunks(blocks * format.block_bytes())) {
+                let (quants, scales) = record.split_at_mut(scales_start(format));
+                for (index, block) in blocks.chunks_exact(format.block_bytes()).enumerate() {
+                    let quants = &mut quants[index * quant_bytes(format)..];
+                    pack_block(format, block, index, lane, quants, scales);
                 }
+            }
+        }
+    }
+}
+
+/// Writes a block of the file, which is number `index` in its record.
+fn pack_block(format: Format, block: &[u8], index: usize, lane: usize, quants: &mut [u8], scales: &mut [u8]) {
+    let size = quant_bytes(format);
+    match format {
+        Format::F32 | Format::F16 | Format::Bf16 => {}
+        Format::Q8_0 => {
+            put(scales, index * 32 + lane * 2, &block[..2]);
+            for (group, four) in block[2..].chunks_exact(4).enumerate() {
+                put(quants, group * 64 + lane * 4, four);
             }
         }
         // Byte j of a file's block holds columns j and j + 16, which is the order of the tile too.
         Format::Q4_0 | Format::Q4_1 => {
-            let head = format.block_bytes() - 16;
-            for (index, block) in blocks.enumerate() {
-                for part in 0..head / 2 {
-                    put(scales, (index * head / 2 + part) * 32 + lane * 2, &block[2 * part..2 * part + 2]);
-                }
-                for (group, four) in block[head..].chunks_exact(4).enumerate() {
-                    put(quants, index * size + group * 64 + lane * 4, four);
-                }
+            let (head, numbers) = block.split_at(format.block_bytes() - 16);
+            for (part, scale) in head.chunks_exact(2).enumerate() {
+                put(scales, (index + part) * 32 + lane * 2, scale);
+            }
+            for (group, four) in numbers.chunks_exact(4).enumerate() {
+                put(quants, group * 64 + lane * 4, four);
             }
         }
         Format::Q4K | Format::Q5K => {
-            for (index, block) in blocks.enumerate() {
-                let scales = &mut scales[index * 320..(index + 1) * 320];
-                put(scales, lane * 2, &block[..2]);
-                put(scales, 32 + lane * 2, &block[2..4]);
-                let packed = &block[4..16];
-                let (high, low) = if format == Format::Q5K {
-                    (Some(&block[16..48]), &block[48..])
-                } else {
-                    (None, &block[16..])
-                };
-                for sub in 0..8 {
-                    let (scale, min) = scale_min(packed, sub);
-                    scales[64 + sub * 32 + lane] = scale;
-                    scales[64 + sub * 32 + 16 + lane] = min;
-                    let mut q = [0; 32];
-                    for (i, q) in q.iter_mut().enumerate() {
-                        *q = low[32 * (sub / 2) + i] >> (4 * (sub % 2)) & 15 | high.map_or(0, |high| (high[i] >> sub & 1) << 4);
-                    }
-                    pack_quants(&q, lane, &mut quants[(8 * index + sub) * size..][..size]);
+            put(scales, lane * 2, &block[..2]);
+            put(scales, 32 + lane * 2, &block[2..4]);
+            let packed = &block[4..16];
+            let (high, low) = if format == Format::Q5K {
+                (Some(&block[16..48]), &block[48..])
+            } else {
+                (None, &block[16..])
+            };
+            for sub in 0..8 {
+                let (scale, min) = scale_min(packed, sub);
+                scales[64 + sub * 32 + lane] = scale;
+                scales[64 + sub * 32 + 16 + lane] = min;
+                let mut q = [0; 32];
+                for (i, q) in q.iter_mut().enumerate() {
+                    *q = low[32 * (sub / 2) + i] >> (4 * (sub % 2)) & 15 | high.map_or(0, |high| (high[i] >> sub & 1) << 4);
                 }
+                pack_quants(&q, lane, &mut quants[sub * size..][..size]);
             }
         }
         Format::Q6K => {
-            for (index, block) in blocks.enumerate() {
-                let scales = &mut scales[index * 288..(index + 1) * 288];
-                put(scales, lane * 2, &block[208..210]);
-                for sub in 0..8 {
-                    let (half, part) = (sub / 4, sub % 4);
-                    let mut q = [0; 32];
-                    for (i, q) in q.iter_mut().enumerate() {
-                        let low = block[64 * half + 32 * (part % 2) + i] >> (4 * (part / 2)) & 15;
-                        let high = block[128 + 32 * half + i] >> (2 * part) & 3;
-                        *q = low | high << 4;
-                    }
-                    pack_quants(&q, lane, &mut quants[(8 * index + sub) * size..][..size]);
-                    for part in 0..2 {
-                        scales[32 + sub * 32 + part * 16 + lane] = block[192 + 2 * sub + part];
-                    }
+            put(scales, lane * 2, &block[208..210]);
+            for sub in 0..8 {
+                let (half, part) = (sub / 4, sub % 4);
+                let mut q = [0; 32];
+                for (i, q) in q.iter_mut().enumerate() {
+                    let low = block[64 * half + 32 * (part % 2) + i] >> (4 * (part / 2)) & 15;
+                    let high = block[128 + 32 * half + i] >> (2 * part) & 3;
+                    *q = low | high << 4;
+                }
+                pack_quants(&q, lane, &mut quants[sub * size..][..size]);
+                for part in 0..2 {
+                    scales[32 + sub * 32 + part * 16 + lane] = block[192 + 2 * sub + part];
                 }
             }
         }

@@ -8,7 +8,7 @@ use protocol::{
 };
 use serde_json::Value;
 
-use super::{GrammarError, tools::ToolSet};
+use super::{GrammarError, limits, tools::ToolSet};
 
 /// Whether, and which, calls may come.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -126,6 +126,8 @@ impl TextFormat {
             "json_object" => Ok(TextFormat::JsonObject),
             "json_schema" => match format.get("schema") {
                 Some(schema @ Value::Object(_)) => {
+                    limits::measure(schema)
+                        .map_err(|problem| FieldError::new("text.format.schema", problem))?;
                     Ok(TextFormat::JsonSchema(Arc::new(schema.clone())))
                 }
                 Some(other) => {

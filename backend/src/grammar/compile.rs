@@ -232,7 +232,7 @@ impl Compiler {
         if normal.loose.is_empty() {
             relax::relax(&mut normal, &|schema| self.probe_schema(schema));
         }
-        match normal.loose.first() {
+        match normal.loose.first().or(normal.odd.first()) {
             None => Ok(Some(normal.schema)),
             Some(Loose {
                 path,

@@ -278,27 +278,24 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn write(&mut self) -> Result<(), Fault> {
         let grammar = self.grammar;
-        let (start, ignore) = (self.name(0), grammar.ignore.map(|index| self.name(index)));
-        let whole = match &ignore {
-            Some(ignore) => format!("{ignore} {start}"),
-            None => start,
-        };
+        // In front of the first terminal nothing is ignored, though it might be: readers differ.
+        let start = self.name(0);
         let nullable = grammar.fixpoint(false, is_nullable)[0];
-        let empty = ignore.is_none() && grammar.fixpoint(true, is_empty)[0];
+        let empty = grammar.ignore.is_none() && grammar.fixpoint(true, is_empty)[0];
         if empty {
             self.out.push_str("start: \"\"\n");
             return Ok(());
         }
         if !self.one_expression {
-            let _ = writeln!(self.out, "start: {whole}");
+            let _ = writeln!(self.out, "start: {start}");
         } else if nullable {
             // A terminal must match something; nothing at all is the rule's business.
             let _ = writeln!(
                 self.out,
-                "start: TEXT?\nTEXT: ({whole}) & /(?:.|\\x{{a}})+/"
+                "start: TEXT?\nTEXT: ({start}) & /(?:.|\\x{{a}})+/"
             );
         } else {
-            let _ = writeln!(self.out, "start: TEXT\nTEXT: {whole}");
+            let _ = writeln!(self.out, "start: TEXT\nTEXT: {start}");
         }
         for (index, node) in grammar.definitions.iter().enumerate() {
             if !self.productive[index] {

@@ -209,10 +209,16 @@ fn replace(root: &mut Value, pointer: &str, mut fixed: Value) {
     }
 }
 
-/// The compiler's message without the source it quotes.
+/// The compiler's message without the source it quotes and the state it dumps.
 pub(crate) fn first_line(message: &str) -> String {
     const LONGEST: usize = 200;
-    let line = message.lines().next().unwrap_or_default();
+    let mut lines = message.lines().map(str::trim);
+    let mut line = lines.next().unwrap_or_default().to_owned();
+    if line.ends_with(':') {
+        // A parse error: its source follows, and then what is wrong with it.
+        let last = lines.rfind(|line| !line.is_empty() && !line.starts_with('<'));
+        line = format!("{line} {}", last.unwrap_or_default());
+    }
     let mut short: String = line.chars().take(LONGEST).collect();
     if short.len() < line.len() {
         short.push('…');

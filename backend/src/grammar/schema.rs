@@ -23,6 +23,8 @@ pub(crate) struct Normal {
     /// Its own keywords, and `$defs` with a definition for each reference.
     pub(crate) schema: Value,
     pub(crate) loose: Vec<Loose>,
+    /// Patterns that can be held, and that another reader might take for none.
+    pub(crate) odd: Vec<Loose>,
     /// For each definition, where in the client's schema it comes from.
     origins: Vec<String>,
 }
@@ -109,6 +111,7 @@ pub(crate) fn normalize(schema: &Value) -> Normal {
         definitions: HashMap::new(),
         pending: Vec::new(),
         loose: Vec::new(),
+        odd: Vec::new(),
         origins: Vec::new(),
     };
     let mut root = normalizer.schema(schema, "", Place::Value);
@@ -129,6 +132,7 @@ pub(crate) fn normalize(schema: &Value) -> Normal {
     let mut normal = Normal {
         schema: root,
         loose: normalizer.loose,
+        odd: normalizer.odd,
         origins: normalizer.origins,
     };
     cut_endless(&mut normal);
@@ -150,6 +154,7 @@ struct Normalizer<'a> {
     definitions: HashMap<(String, Place), usize>,
     pending: Vec<(usize, String, Place)>,
     loose: Vec<Loose>,
+    odd: Vec<Loose>,
     origins: Vec<String>,
 }
 
@@ -277,6 +282,13 @@ impl Normalizer<'_> {
             )
             | ("exclusiveMinimum" | "exclusiveMaximum", Value::Bool(_))
             | ("pattern", Value::String(_)) => {
+                if let Some(escape) = value.as_str().and_then(odd_escape) {
+                    self.odd.push(Loose {
+                        path: path.to_owned(),
+                        keyword: keyword.to_owned(),
+                        reason: format!("\"\\{escape}\" escapes a character that needs no escape"),
+                    });
+                }
                 out.insert(keyword.to_owned(), value.clone());
             }
             ("format", Value::String(format)) => {
@@ -517,6 +529,20 @@ fn names(types: &Value, name: &str) -> bool {
         Value::Array(list) => list.iter().any(|one| one == name),
         _ => false,
     }
+}
+
+/// An escape that ECMA-262 (with the flag `u`, as JSON Schema wants it) does not have.
+fn odd_escape(pattern: &str) -> Option<char> {
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        if c == '\\' {
+            let escaped = chars.next()?;
+            if !escaped.is_ascii_alphanumeric() && !"^$\\.*+?()[]{}|/-".contains(escaped) {
+                return Some(escaped);
+            }
+        }
+    }
+    None
 }
 
 /// `3` and `3.0`.

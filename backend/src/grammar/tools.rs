@@ -9,7 +9,7 @@ use protocol::{
 };
 use serde_json::{Value, json};
 
-use super::GrammarError;
+use super::{GrammarError, limits};
 
 /// The functions of a request, in order; names are distinct.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -111,17 +111,24 @@ fn read(tool: &Value, path: String) -> Result<Tool, FieldError> {
         return Err(FieldError::new(join(&path, "name"), "must not be empty"));
     }
     let input = match tool.get(GRAMMAR_FIELD) {
-        None | Some(Value::Null) => Input::Arguments(parameters(tool, &path)?),
+        None | Some(Value::Null) => Input::Arguments(parameters(tool, &name, &path)?),
         Some(format) => text(format, &join(&path, GRAMMAR_FIELD))?,
     };
     Ok(Tool { name, input, path })
 }
 
-fn parameters(tool: &Object, path: &str) -> Result<Arc<Value>, FieldError> {
+fn parameters(tool: &Object, name: &str, path: &str) -> Result<Arc<Value>, FieldError> {
     match tool.get("parameters") {
         // A function declared without parameters takes none.
         None | Some(Value::Null) => Ok(Arc::new(json!({"type": "object", "properties": {}}))),
-        Some(schema @ Value::Object(_)) => Ok(Arc::new(schema.clone())),
+        Some(schema @ Value::Object(_)) => {
+            // Before anything recurses into it, and be it to copy it.
+            limits::measure(schema).map_err(|problem| {
+                let problem = format!("tool \"{name}\": the schema {problem}");
+                FieldError::new(join(path, "parameters"), problem)
+            })?;
+            Ok(Arc::new(schema.clone()))
+        }
         Some(other) => Err(FieldError::unexpected(
             join(path, "parameters"),
             "an object",

@@ -55,29 +55,37 @@ impl std::error::Error for ModelError {}
 
 impl fmt::Display for ModelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        line(f, &self.file.display().to_string(), 1000)?;
-        f.write_str(": ")?;
-        line(f, &self.field, 120)?;
-        f.write_str(": found ")?;
-        line(f, &self.found, 240)?;
-        f.write_str("; supported: ")?;
-        line(f, &self.supported, 240)
+        let file = self.file.display().to_string();
+        write!(
+            f,
+            "{}: {}: found {}; supported: {}",
+            OneLine(&file, 1000),
+            OneLine(&self.field, 120),
+            OneLine(&self.found, 240),
+            OneLine(&self.supported, 240),
+        )
     }
 }
 
-/// At most `limit` characters of `text`, none of them a control character.
-fn line(f: &mut fmt::Formatter<'_>, text: &str, limit: usize) -> fmt::Result {
-    for (index, character) in text.chars().enumerate() {
-        if index == limit {
-            return f.write_char('…');
+/// At most so many characters of a text, control characters escaped: what files say is shown to people in terminals.
+#[derive(Debug)]
+pub(crate) struct OneLine<'a>(pub(crate) &'a str, pub(crate) usize);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OneLine(text, limit) = *self;
+        for (index, character) in text.chars().enumerate() {
+            if index == limit {
+                return f.write_char('…');
+            }
+            if character.is_control() {
+                write!(f, "{}", character.escape_default())?;
+            } else {
+                f.write_char(character)?;
+            }
         }
-        if character.is_control() {
-            write!(f, "{}", character.escape_default())?;
-        } else {
-            f.write_char(character)?;
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]

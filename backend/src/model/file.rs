@@ -1,7 +1,7 @@
 //! The one memory map. A model file is mapped read-only and shared by every tensor in it.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io,
     ops::{Deref, Range},
     path::{Path, PathBuf},
@@ -17,13 +17,7 @@ pub struct Mapped {
 impl Mapped {
     /// Maps the whole of a regular file.
     pub fn open(path: &Path) -> io::Result<Mapped> {
-        let file = File::open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a regular file",
-            ));
-        }
+        let file = open_regular(path)?;
         // SAFETY: the map is read-only. A program that truncates the file while it is mapped raises SIGBUS here, as for every engine that maps its
         // weights; model files are replaced by renaming, not written in place.
         let map = unsafe { memmap2::Mmap::map(&file)? };
@@ -67,6 +61,17 @@ impl Mapped {
     }
 }
 
+/// Opens a regular file and nothing else: opening a pipe would wait for its other end.
+pub(super) fn open_regular(path: &Path) -> io::Result<File> {
+    if fs::metadata(path)?.is_file() {
+        return File::open(path);
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "not a regular file",
+    ))
+}
+
 impl Deref for Mapped {
     type Target = [u8];
 
@@ -79,4 +84,34 @@ fn page_size() -> usize {
     // SAFETY: `sysconf` reads a constant of the system.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096).max(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn released_bytes_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let bytes: Vec<u8> = (0..100_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+        fs::write(&path, &bytes).unwrap();
+        let file = Mapped::open(&path).unwrap();
+        for range in [0..100_000, 1..99_999, 5000..5001, 0..0, 4096..8192] {
+            file.will_need(range.clone());
+            assert_eq!(file[range.clone()], bytes[range.clone()]);
+            file.release(range.clone());
+            assert_eq!(file[range.clone()], bytes[range]);
+        }
+    }
+
+    #[test]
+    fn an_empty_file_maps_to_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, b"").unwrap();
+        let file = Mapped::open(&path).unwrap();
+        assert!(file.is_empty());
+        file.release(0..0);
+    }
 }

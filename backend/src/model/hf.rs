@@ -112,7 +112,16 @@ type Shards = Vec<(PathBuf, Option<BTreeSet<String>>)>;
 
 fn shards(folder: &Path) -> Result<Shards, ModelError> {
     let Some(index) = Json::optional(folder, INDEX)? else {
-        return Ok(vec![(folder.join(WEIGHTS), None)]);
+        let weights = folder.join(WEIGHTS);
+        if !weights.is_file() {
+            let fault = Fault::new(
+                WEIGHTS,
+                "no such file",
+                "folders with model.safetensors, or with its shards and their index",
+            );
+            return Err(fault.in_file(folder));
+        }
+        return Ok(vec![(weights, None)]);
     };
     read_index(&index.value)
         .map_err(|fault| fault.in_file(&index.path))

@@ -5,7 +5,7 @@
 
 use super::{
     End, Next, ParserOptions, State,
-    calls::{CallObject, Flow},
+    calls::{CallObject, Flow, Sort},
     llama_json,
     pythonic::PythonCall,
     sink::Sink,
@@ -27,6 +27,7 @@ pub(super) struct Body {
     list: bool,
     /// A call was given out, or there was an empty list: separators are layout.
     called: bool,
+    sort: Sort,
     form: Form,
 }
 
@@ -67,12 +68,23 @@ impl Body {
             mark: String::new(),
             list: false,
             called: false,
+            sort: Sort::Marked,
             form: Form::Open,
         }
     }
 
     /// At `first`, a bracket at `at` that may open a call, after the white space `lead`.
-    pub(super) fn bare(first: char, at: usize, lead: Option<(String, usize)>) -> Body {
+    /// `json_answer`: the answer may be JSON too, so that a tool's name alone is no proof.
+    pub(super) fn bare(
+        first: char,
+        at: usize,
+        lead: Option<(String, usize)>,
+        json_answer: bool,
+    ) -> Body {
+        let sort = match json_answer {
+            true => Sort::BesideAnswers,
+            false => Sort::Bare,
+        };
         Body {
             opening: Opening::Bare,
             lead,
@@ -81,8 +93,9 @@ impl Body {
             mark: String::new(),
             list: first == '[',
             called: false,
+            sort,
             form: match first {
-                '{' => Form::Object(CallObject::opened(true)),
+                '{' => Form::Object(CallObject::opened(sort)),
                 _ => Form::Open,
             },
         }
@@ -146,7 +159,7 @@ impl Body {
         }
         let tools = &options.tools;
         match character {
-            '{' => self.form = Form::Object(CallObject::opened(self.opening == Opening::Bare)),
+            '{' => self.form = Form::Object(CallObject::opened(self.sort)),
             '[' if !self.list => self.list = true,
             ']' if self.list && (self.called || self.opening == Opening::Tag) => {
                 self.list = false;
@@ -214,14 +227,15 @@ impl Body {
 
     /// What is held is text, and so is the character at hand.
     fn fail(&mut self, sink: &mut Sink) -> Next {
-        Next::Again(State::Prose(match self.held_as_text(sink) {
-            true => Prose::in_line(),
-            false => Prose::after_layout(),
+        let text = self.held_as_text(sink);
+        Next::Again(State::Prose(match text.is_empty() {
+            true => Prose::after_layout(),
+            false => Prose::after(text),
         }))
     }
 
-    /// Gives out what is held; whether there was anything but layout.
-    fn held_as_text(&mut self, sink: &mut Sink) -> bool {
+    /// Gives out what is held, layout apart.
+    fn held_as_text(&mut self, sink: &mut Sink) -> &str {
         if let Some((lead, at)) = self.lead.take() {
             sink.text(&lead, at);
         }
@@ -230,7 +244,7 @@ impl Body {
             false => &self.held,
         };
         sink.text(text, self.held_at + self.held.len() - text.len());
-        !text.is_empty()
+        text
     }
 
     fn close(&mut self, end: End, sink: &mut Sink) {

@@ -20,11 +20,23 @@ pub(super) enum Flow {
     Broken,
 }
 
+/// How sure it is that an object is a call.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Sort {
+    /// A marker said so; keys that no call has do not matter.
+    Marked,
+    /// The object itself must show it: a known tool's name, and before that nothing but keys of calls.
+    Bare,
+    /// As `Bare`, and the arguments must follow the name: the answer may be JSON with a name in it too.
+    BesideAnswers,
+}
+
 /// Reads one object.
 #[derive(Debug)]
 pub(super) struct CallObject {
-    /// Without a marker before it, an object with any other key is no call.
-    strict: bool,
+    sort: Sort,
+    /// The tool, once it is known.
+    name: Option<String>,
     begun: bool,
     step: Step,
     /// The key or the value being read, as far as it is wanted whole.
@@ -58,9 +70,10 @@ enum Field {
 
 impl CallObject {
     /// Behind the opening bracket.
-    pub(super) fn opened(strict: bool) -> CallObject {
+    pub(super) fn opened(sort: Sort) -> CallObject {
         CallObject {
-            strict,
+            sort,
+            name: None,
             begun: false,
             step: Step::KeyOrEnd,
             raw: String::new(),
@@ -90,10 +103,10 @@ impl CallObject {
                 self.step = Step::InKey;
                 more
             }
-            Step::Colon if character == ':' => match self.field() {
+            Step::Colon if character == ':' => match self.field(sink) {
                 Some(field) => {
                     self.step = Step::Value(field);
-                    more
+                    self.more()
                 }
                 None => self.no(),
             },
@@ -135,16 +148,27 @@ impl CallObject {
     }
 
     /// Which field the key in `raw` is. `None`: this is no call.
-    fn field(&mut self) -> Option<Field> {
+    fn field(&mut self, sink: &mut Sink) -> Option<Field> {
         let key: String = serde_json::from_str(&mem::take(&mut self.raw)).ok()?;
         match key.as_str() {
-            "name" if !self.begun => Some(Field::Name),
+            "name" if self.name.is_none() => Some(Field::Name),
             "parameters" | "arguments" if self.early.is_none() && !self.arguments_given => {
+                self.begin(sink);
                 Some(Field::Arguments)
             }
-            "type" | "id" | "name" => Some(Field::Other),
-            _ if self.strict && !self.begun => None,
-            _ => Some(Field::Other),
+            _ if self.begun || self.sort == Sort::Marked => Some(Field::Other),
+            "type" | "id" if self.name.is_none() => Some(Field::Other),
+            _ => None,
+        }
+    }
+
+    /// Gives the call out, if its tool is known.
+    fn begin(&mut self, sink: &mut Sink) {
+        if let Some(name) = &self.name
+            && !self.begun
+        {
+            sink.call_start(name);
+            self.begun = true;
         }
     }
 
@@ -217,8 +241,10 @@ impl CallObject {
                 if !tools.contains(&name) {
                     return false;
                 }
-                sink.call_start(&name);
-                self.begun = true;
+                self.name = Some(name);
+                if self.sort != Sort::BesideAnswers || self.early.is_some() {
+                    self.begin(sink);
+                }
                 if let Some(early) = self.early.take() {
                     self.give(&early, sink);
                 }

@@ -27,7 +27,7 @@ pub(super) fn options(syntax: CallSyntax) -> ParserOptions {
             .map(str::to_owned)
             .into_iter()
             .collect::<Arc<[String]>>(),
-        untagged: true,
+        json_answer: false,
         thinking: false,
     }
 }
@@ -38,9 +38,9 @@ pub(super) fn parse(options: ParserOptions, answer: &str, end: End) -> Vec<Segme
     let mut out = Vec::new();
     for piece in pieces(answer) {
         match piece {
-            Piece::Bytes(bytes) => {
-                for byte in bytes {
-                    parser.push(Piece::Bytes(&[*byte]), &mut out);
+            Piece::Text(text) => {
+                for character in text.chars() {
+                    parser.push(Piece::Text(character.encode_utf8(&mut [0; 4])), &mut out);
                 }
             }
             control => parser.push(control, &mut out),
@@ -60,7 +60,7 @@ pub(super) fn pieces(answer: &str) -> Vec<Piece<'_>> {
             Some((text, control)) => (text, Some(control)),
             None => (part, None),
         };
-        pieces.push(Piece::Bytes(text.as_bytes()));
+        pieces.push(Piece::Text(text));
         pieces.extend(control.map(Piece::Control));
     }
     pieces

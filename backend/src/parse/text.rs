@@ -1,44 +1,10 @@
-//! Text outside calls and reasoning: characters out of bytes, and the search for what is not text.
+//! Text outside calls and reasoning, and the search for what is not text.
 
 use super::{Next, ParserOptions, State, body::Body, reasoning, reasoning::Thinking, sink::Sink};
 use crate::{
     call_syntax::CallSyntax,
     parse::{llama_json, tagged},
 };
-
-/// Characters out of bytes that may end anywhere. Bytes that can be no character become one replacement character a sequence, as everywhere
-/// (Unicode 16, section 3.9, "substitution of maximal subparts"); a sequence that was never finished is dropped.
-#[derive(Debug, Default)]
-pub(super) struct Utf8 {
-    pending: Vec<u8>,
-}
-
-impl Utf8 {
-    pub(super) fn push(&mut self, bytes: &[u8], mut take: impl FnMut(char)) {
-        self.pending.extend_from_slice(bytes);
-        let mut rest = self.pending.as_slice();
-        loop {
-            match std::str::from_utf8(rest) {
-                Ok(text) => {
-                    text.chars().for_each(&mut take);
-                    rest = &[];
-                    break;
-                }
-                Err(error) => {
-                    let (valid, bad) = rest.split_at(error.valid_up_to());
-                    String::from_utf8_lossy(valid).chars().for_each(&mut take);
-                    rest = bad;
-                    let Some(length) = error.error_len() else {
-                        break;
-                    };
-                    take(char::REPLACEMENT_CHARACTER);
-                    rest = &rest[length..];
-                }
-            }
-        }
-        self.pending = rest.to_vec();
-    }
-}
 
 /// Text. Holds back a beginning of a marker, and the white space before the first word.
 #[derive(Debug)]
@@ -52,12 +18,64 @@ pub(super) struct Prose {
     hold: String,
     hold_at: usize,
     spoke: bool,
+    around: Around,
+}
+
+/// Where in a text we are. The grammar goes by the same rules, so that both see a call in the same place ([`crate::grammar`]).
+#[derive(Debug)]
+struct Around {
     /// Nothing but white space on this line so far.
     line_blank: bool,
-    /// Back quotes at the start of the line, so far.
+    newlines: u8,
+    /// Open brackets, of either sort.
+    depth: u16,
+    /// Back quotes in a row.
     ticks: u8,
-    /// Inside a fenced code block, where calls are examples.
+    /// Inside fenced code, where calls are examples.
     fenced: bool,
+}
+
+impl Around {
+    const START: Around = Around {
+        line_blank: true,
+        newlines: 0,
+        depth: 0,
+        ticks: 0,
+        fenced: false,
+    };
+
+    /// A call without a marker may begin here.
+    fn may_open(&self) -> bool {
+        self.line_blank && self.depth == 0 && !self.fenced
+    }
+
+    fn push(&mut self, character: char) {
+        match character {
+            '\n' => {
+                self.line_blank = true;
+                self.newlines = self.newlines.saturating_add(1);
+                if self.newlines > 1 {
+                    // A paragraph ends whatever bracket was left open.
+                    self.depth = 0;
+                }
+            }
+            ' ' | '\t' | '\r' => {}
+            _ => {
+                self.line_blank = false;
+                self.newlines = 0;
+            }
+        }
+        match character {
+            '{' | '[' => self.depth = self.depth.saturating_add(1),
+            '}' | ']' => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        self.ticks = if character == '`' { self.ticks + 1 } else { 0 };
+        if self.ticks == 3 {
+            self.ticks = 0;
+            self.fenced = !self.fenced;
+        }
+    }
 }
 
 impl Prose {
@@ -69,9 +87,7 @@ impl Prose {
             hold: String::new(),
             hold_at: 0,
             spoke: false,
-            line_blank: true,
-            ticks: 0,
-            fenced: false,
+            around: Around::START,
         }
     }
 
@@ -83,13 +99,15 @@ impl Prose {
         }
     }
 
-    /// After something that looked like the head of a call: it went out as text, and its line is no place for a call.
-    pub(super) fn in_line() -> Prose {
-        Prose {
+    /// After `text`, which looked like the head of a call and went out.
+    pub(super) fn after(text: &str) -> Prose {
+        let mut prose = Prose {
             spoke: true,
-            line_blank: false,
             ..Prose::at_start()
-        }
+        };
+        text.chars()
+            .for_each(|character| prose.around.push(character));
+        prose
     }
 
     pub(super) fn spoke(&self) -> bool {
@@ -128,18 +146,12 @@ impl Prose {
             let first_at = self.hold_at;
             self.hold_at += first.len_utf8();
             // Only the newest character can open a call: the others are in a marker, and no marker holds a bracket.
-            if self.line_blank
-                && !self.fenced
-                && options.untagged
-                && llama_json::may_open(first, options)
-            {
+            if self.around.may_open() && llama_json::may_open(first, options) {
                 let lead = std::mem::take(&mut self.lead);
                 let layout = self.layout;
-                return Next::Go(State::Body(Box::new(Body::bare(
-                    first,
-                    first_at,
-                    (!layout).then_some((lead, self.lead_at)),
-                ))));
+                let lead = (!layout).then_some((lead, self.lead_at));
+                let body = Body::bare(first, first_at, lead, options.json_answer);
+                return Next::Go(State::Body(Box::new(body)));
             }
             self.emit(first, first_at, sink);
         }
@@ -174,20 +186,7 @@ impl Prose {
     }
 
     fn emit(&mut self, character: char, at: usize, sink: &mut Sink) {
-        if character == '\n' {
-            self.line_blank = true;
-            self.ticks = 0;
-        } else if character == '`' && (self.line_blank || self.ticks > 0) {
-            self.line_blank = false;
-            self.ticks += 1;
-            if self.ticks == 3 {
-                self.fenced = !self.fenced;
-                self.ticks = 0;
-            }
-        } else if !character.is_whitespace() {
-            self.line_blank = false;
-            self.ticks = 0;
-        }
+        self.around.push(character);
         if !self.spoke && character.is_whitespace() {
             if self.lead.is_empty() {
                 self.lead_at = at;

@@ -4,12 +4,16 @@
 use std::{borrow::Cow, io};
 
 use minijinja::{
-    AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value,
+    AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value,
     syntax::SyntaxConfig,
     value::{Kwargs, ValueKind},
 };
 
-use super::{PromptError, date::Date, python};
+use super::{
+    PromptError,
+    date::Date,
+    python::{self, Paper},
+};
 
 const NAME: &str = "chat_template";
 /// Instructions and 64-byte units of text that any template gets; more with the conversation it is given.
@@ -39,8 +43,8 @@ impl Jinja {
         environment.set_recursion_limit(DEEPEST);
         environment.set_debug(false);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.set_formatter(|out, _, value| {
-            let text = python::print(value)?;
+        environment.set_formatter(|out, state, value| {
+            let text = python::print(value, paper(state))?;
             out.write_str(&text).map_err(Error::from)
         });
         environment.add_filter("tojson", to_json);
@@ -102,7 +106,11 @@ fn without_generation_tags(source: &str) -> String {
     out
 }
 
-fn to_json(value: &Value, kwargs: Kwargs) -> Result<Value, Error> {
+fn paper(state: &State<'_, '_>) -> Paper {
+    Paper::new(state.fuel_levels().map(|(_, left)| left))
+}
+
+fn to_json(state: &State<'_, '_>, value: &Value, kwargs: Kwargs) -> Result<Value, Error> {
     let mut style = python::Style::default();
     if let Some(ascii) = kwargs.get::<Option<bool>>("ensure_ascii")? {
         style.ascii = ascii;
@@ -125,7 +133,7 @@ fn to_json(value: &Value, kwargs: Kwargs) -> Result<Value, Error> {
         style.sort_keys = sort;
     }
     kwargs.assert_all_used()?;
-    Ok(Value::from(python::dumps(value, &style)?))
+    Ok(Value::from(python::dumps(value, &style, paper(state))?))
 }
 
 fn failed(error: &Error) -> PromptError {

@@ -30,6 +30,8 @@ impl Guard {
         let mut firsts = vec![MARK];
         let (mut ends, mut lasts) = (Vec::new(), Vec::new());
         for text in spellings {
+            // A mark behind a blank would keep templates from trimming; one further on breaks the spelling as well.
+            let text = text.trim_start();
             let mut characters = text.char_indices();
             let Some((_, first)) = characters.next() else { continue };
             firsts.push(first);

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::{
     compact,
     conversation::Call,
-    python::{self, Style},
+    python::{self, Paper, Style},
     tools::{Tool, Tools, ToolsMode},
 };
 use crate::{call_syntax::CallSyntax, tokenizer::Tokenizer};
@@ -151,12 +151,12 @@ pub(super) const NO_RESULT: &str = "[no result: the call was aborted]";
 
 pub(super) fn json(value: &Value) -> String {
     // Made of JSON, so it can be written as JSON.
-    python::dumps(value, &Style::default()).unwrap_or_default()
+    python::dumps(value, &Style::default(), Paper::new(None)).unwrap_or_default()
 }
 
 fn repr(value: &Value) -> String {
     let list = Value::from(vec![value.clone()]);
-    let text = python::print(&list).unwrap_or_default();
+    let text = python::print(&list, Paper::new(None)).unwrap_or_default();
     text.strip_prefix('[')
         .and_then(|text| text.strip_suffix(']'))
         .unwrap_or_default()

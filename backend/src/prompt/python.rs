@@ -86,29 +86,44 @@ impl Default for Style {
 }
 
 const DEEPEST: usize = 200;
-/// Bytes that one value may become. A list of lists that are each other's items is small in memory and without end on paper.
-const LONGEST: usize = 64 << 20;
 
-fn check(depth: usize, out: &str) -> Result<(), Error> {
-    let problem = if depth > DEEPEST {
-        "value is nested too deeply to be written"
-    } else if out.len() > LONGEST {
-        "value is too long to be written"
-    } else {
-        return Ok(());
-    };
-    Err(Error::new(ErrorKind::InvalidOperation, problem))
+/// What is left for writing values: items, and units of 64 bytes. A list of lists that are each other's items is small in memory and without end on paper.
+#[derive(Debug)]
+pub(super) struct Paper {
+    left: u64,
+    out: String,
+}
+
+impl Paper {
+    /// As much as a template's remaining fuel buys; without one the value is ours and as long as it is.
+    pub(super) fn new(fuel: Option<u64>) -> Paper {
+        Paper {
+            left: fuel.unwrap_or(u64::MAX),
+            out: String::new(),
+        }
+    }
+
+    fn item(&mut self, depth: usize) -> Result<(), Error> {
+        if depth > DEEPEST {
+            return Err(Error::new(ErrorKind::InvalidOperation, "value is nested too deeply to be written"));
+        }
+        if self.left <= self.out.len() as u64 / 64 {
+            return Err(Error::from(ErrorKind::OutOfFuel));
+        }
+        self.left -= 1;
+        Ok(())
+    }
 }
 
 /// `json.dumps(value, ensure_ascii=False)`, as the `tojson` of `transformers` is.
-pub(super) fn dumps(value: &Value, style: &Style) -> Result<String, Error> {
-    let mut out = String::new();
-    write_json(value, style, 0, &mut out)?;
-    Ok(out)
+pub(super) fn dumps(value: &Value, style: &Style, mut paper: Paper) -> Result<String, Error> {
+    write_json(value, style, 0, &mut paper)?;
+    Ok(paper.out)
 }
 
-fn write_json(value: &Value, style: &Style, depth: usize, out: &mut String) -> Result<(), Error> {
-    check(depth, out)?;
+fn write_json(value: &Value, style: &Style, depth: usize, paper: &mut Paper) -> Result<(), Error> {
+    paper.item(depth)?;
+    let out = &mut paper.out;
     match value.kind() {
         ValueKind::None => out.push_str("null"),
         ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
@@ -117,6 +132,7 @@ fn write_json(value: &Value, style: &Style, depth: usize, out: &mut String) -> R
         ValueKind::Map => {
             let mut pairs = Vec::new();
             for key in value.try_iter()? {
+                paper.item(depth)?;
                 let item = value.get_item(&key)?;
                 pairs.push((json_key(&key)?, item));
             }
@@ -124,24 +140,24 @@ fn write_json(value: &Value, style: &Style, depth: usize, out: &mut String) -> R
                 pairs.sort_by(|left, right| left.0.cmp(&right.0));
             }
             let empty = pairs.is_empty();
-            out.push('{');
+            paper.out.push('{');
             for (index, (key, item)) in pairs.iter().enumerate() {
-                separate(style, depth + 1, index, out);
-                write_string(key, style.ascii, out);
-                out.push_str(&style.key_separator);
-                write_json(item, style, depth + 1, out)?;
+                separate(style, depth + 1, index, &mut paper.out);
+                write_string(key, style.ascii, &mut paper.out);
+                paper.out.push_str(&style.key_separator);
+                write_json(item, style, depth + 1, paper)?;
             }
-            close(style, depth, empty, '}', out);
+            close(style, depth, empty, '}', &mut paper.out);
         }
         ValueKind::Seq | ValueKind::Iterable => {
             let mut empty = true;
-            out.push('[');
+            paper.out.push('[');
             for (index, item) in value.try_iter()?.enumerate() {
                 empty = false;
-                separate(style, depth + 1, index, out);
-                write_json(&item, style, depth + 1, out)?;
+                separate(style, depth + 1, index, &mut paper.out);
+                write_json(&item, style, depth + 1, paper)?;
             }
-            close(style, depth, empty, ']', out);
+            close(style, depth, empty, ']', &mut paper.out);
         }
         _ => match value.downcast_object_ref::<Digits>() {
             Some(digits) => out.push_str(&digits.0),
@@ -181,7 +197,7 @@ fn new_line(blanks: usize, out: &mut String) {
 fn json_key(key: &Value) -> Result<String, Error> {
     match key.kind() {
         ValueKind::String => Ok(key.as_str().unwrap_or_default().to_owned()),
-        ValueKind::None | ValueKind::Bool | ValueKind::Number => dumps(key, &Style::default()),
+        ValueKind::None | ValueKind::Bool | ValueKind::Number => dumps(key, &Style::default(), Paper::new(None)),
         kind => Err(Error::new(ErrorKind::InvalidOperation, format!("keys must be strings, not {kind}"))),
     }
 }
@@ -247,42 +263,48 @@ fn write_float(float: f64, [nan, infinite, negative]: [&str; 3], out: &mut Strin
 }
 
 /// What `{{ value }}` prints: `str(value)`.
-pub(super) fn print(value: &Value) -> Result<String, Error> {
+pub(super) fn print(value: &Value, mut paper: Paper) -> Result<String, Error> {
     match value.kind() {
         ValueKind::String => Ok(value.as_str().unwrap_or_default().to_owned()),
         ValueKind::Undefined => Ok(String::new()),
         _ => {
-            let mut out = String::new();
-            write_repr(value, 0, &mut out)?;
-            Ok(out)
+            write_repr(value, 0, &mut paper)?;
+            Ok(paper.out)
         }
     }
 }
 
-fn write_repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
-    check(depth, out)?;
+fn write_repr(value: &Value, depth: usize, paper: &mut Paper) -> Result<(), Error> {
+    paper.item(depth)?;
+    let out = &mut paper.out;
     match value.kind() {
         ValueKind::None => out.push_str("None"),
         ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
         ValueKind::Number => write_number(value, ["nan", "inf", "-inf"], out),
         ValueKind::String => write_quoted(value.as_str().unwrap_or_default(), out),
         ValueKind::Seq | ValueKind::Iterable => {
-            out.push('[');
-            for (index, item) in value.try_iter()?.enumerate() {
-                out.push_str(if index > 0 { ", " } else { "" });
-                write_repr(&item, depth + 1, out)?;
+            let [open, end] = if value.is_tuple() { ['(', ')'] } else { ['[', ']'] };
+            out.push(open);
+            let mut count = 0;
+            for item in value.try_iter()? {
+                paper.out.push_str(if count > 0 { ", " } else { "" });
+                write_repr(&item, depth + 1, paper)?;
+                count += 1;
             }
-            out.push(']');
+            if value.is_tuple() && count == 1 {
+                paper.out.push(',');
+            }
+            paper.out.push(end);
         }
         ValueKind::Map => {
             out.push('{');
             for (index, key) in value.try_iter()?.enumerate() {
-                out.push_str(if index > 0 { ", " } else { "" });
-                write_repr(&key, depth + 1, out)?;
-                out.push_str(": ");
-                write_repr(&value.get_item(&key)?, depth + 1, out)?;
+                paper.out.push_str(if index > 0 { ", " } else { "" });
+                write_repr(&key, depth + 1, paper)?;
+                paper.out.push_str(": ");
+                write_repr(&value.get_item(&key)?, depth + 1, paper)?;
             }
-            out.push('}');
+            paper.out.push('}');
         }
         _ => {
             let _ = write!(out, "{value}");

@@ -148,6 +148,11 @@ impl Template {
         })
     }
 
+    #[cfg(test)]
+    pub(super) fn habits(&self) -> &Habits {
+        &self.habits
+    }
+
     pub fn syntax(&self) -> CallSyntax {
         self.syntax
     }

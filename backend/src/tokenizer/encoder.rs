@@ -132,7 +132,11 @@ fn with_blanks(text: &str, blank: Blank, first: bool) -> String {
         marked.push('\u{2581}');
     }
     for character in text.chars() {
-        marked.push(if character == ' ' { '\u{2581}' } else { character });
+        marked.push(if character == ' ' {
+            '\u{2581}'
+        } else {
+            character
+        });
     }
     marked
 }
@@ -158,7 +162,9 @@ fn bpe(
             if !vocab.contains_key(part) {
                 return Err(TokenizerError::invalid(
                     format!("merges[{index}]"),
-                    format!("joins \"{left}\" and \"{right}\", but \"{part}\" is no token that text can become"),
+                    format!(
+                        "joins \"{left}\" and \"{right}\", but \"{part}\" is no token that text can become"
+                    ),
                 ));
             }
         }

@@ -52,7 +52,11 @@ fn entries(source: &GgufVocabulary) -> Result<Vec<Entry>, TokenizerError> {
     if !types.is_empty() && types.len() != source.tokens.len() {
         return Err(TokenizerError::invalid(
             "tokenizer.ggml.token_type",
-            format!("has {} entries, but there are {} tokens", types.len(), source.tokens.len()),
+            format!(
+                "has {} entries, but there are {} tokens",
+                types.len(),
+                source.tokens.len()
+            ),
         ));
     }
     let mut entries = Vec::with_capacity(source.tokens.len());
@@ -92,11 +96,21 @@ fn byte_level(source: &GgufVocabulary) -> Result<Rules, TokenizerError> {
         Some("gpt-2") => Pre::Gpt2,
         Some("qwen2" | "deepseek-r1-qwen") => Pre::Qwen2,
         // The first files of Llama 3 do not say; its vocabulary cannot be mistaken for another.
-        None | Some("default") if source.tokens.get(128_000).is_some_and(|token| token == "<|begin_of_text|>") => Pre::Llama3,
+        None | Some("default")
+            if source
+                .tokens
+                .get(128_000)
+                .is_some_and(|token| token == "<|begin_of_text|>") =>
+        {
+            Pre::Llama3
+        }
         other => {
             return Err(TokenizerError::Unsupported {
                 field: "tokenizer.ggml.pre".to_owned(),
-                found: other.map_or_else(|| "a file without it".to_owned(), |name| format!("\"{name}\"")),
+                found: other.map_or_else(
+                    || "a file without it".to_owned(),
+                    |name| format!("\"{name}\""),
+                ),
                 supported: PRES.to_owned(),
             });
         }

@@ -24,7 +24,8 @@ enum Steps {
 }
 
 pub(super) fn read(text: &[u8], config: &Value) -> Result<Vocabulary, TokenizerError> {
-    let root: Value = serde_json::from_slice(text).map_err(|error| TokenizerError::invalid("tokenizer.json", error.to_string()))?;
+    let root: Value = serde_json::from_slice(text)
+        .map_err(|error| TokenizerError::invalid("tokenizer.json", error.to_string()))?;
     let root = object(&root, "tokenizer.json")?;
     let model = object(field(root, "model"), "model")?;
     match field(model, "type") {
@@ -52,7 +53,11 @@ pub(super) fn read(text: &[u8], config: &Value) -> Result<Vocabulary, TokenizerE
             ignore_merges: flag(model, "ignore_merges"),
         },
         Steps::Blanks(_) if !flag(model, "byte_fallback") => {
-            return Err(unsupported("model.byte_fallback", field(model, "byte_fallback"), "true"));
+            return Err(unsupported(
+                "model.byte_fallback",
+                field(model, "byte_fallback"),
+                "true",
+            ));
         }
         Steps::Blanks(blank) => Rules::SentencePieceMerges {
             merges: merges(model)?,
@@ -106,10 +111,18 @@ fn vocabulary(model: &Object, steps: Steps) -> Result<Vec<Entry>, TokenizerError
 }
 
 /// Puts an entry at its id. Ids may have holes, but not so many that the file is not a vocabulary at all.
-fn place(entries: &mut Vec<Entry>, id: &Value, entry: Entry, path: &str) -> Result<(), TokenizerError> {
+fn place(
+    entries: &mut Vec<Entry>,
+    id: &Value,
+    entry: Entry,
+    path: &str,
+) -> Result<(), TokenizerError> {
     const MOST: u64 = 1 << 22;
     let Some(id) = id.as_u64().filter(|id| *id < MOST) else {
-        return Err(TokenizerError::invalid(path, format!("is {id}; it must be an id below {MOST}")));
+        return Err(TokenizerError::invalid(
+            path,
+            format!("is {id}; it must be an id below {MOST}"),
+        ));
     };
     let id = id as usize;
     if entries.len() <= id {
@@ -127,10 +140,17 @@ fn add(root: &Object, entries: &mut Vec<Entry>) -> Result<(), TokenizerError> {
         let path = format!("added_tokens[{index}]");
         let token = object(token, &path)?;
         let Some(text) = field(token, "content").as_str() else {
-            return Err(TokenizerError::invalid(format!("{path}.content"), "must be a string"));
+            return Err(TokenizerError::invalid(
+                format!("{path}.content"),
+                "must be a string",
+            ));
         };
         if flag(token, "single_word") {
-            return Err(unsupported(&format!("{path}.single_word"), &Value::Bool(true), "false"));
+            return Err(unsupported(
+                &format!("{path}.single_word"),
+                &Value::Bool(true),
+                "false",
+            ));
         }
         let entry = Entry {
             text: text.to_owned(),
@@ -156,12 +176,16 @@ fn merges(model: &Object) -> Result<Vec<(String, String)>, TokenizerError> {
             let pair = match entry {
                 Value::String(line) => merge(line),
                 Value::Array(pair) => match pair.as_slice() {
-                    [Value::String(left), Value::String(right)] => Some((left.clone(), right.clone())),
+                    [Value::String(left), Value::String(right)] => {
+                        Some((left.clone(), right.clone()))
+                    }
                     _ => None,
                 },
                 _ => None,
             };
-            pair.ok_or_else(|| TokenizerError::invalid(format!("model.merges[{index}]"), "must be two tokens"))
+            pair.ok_or_else(|| {
+                TokenizerError::invalid(format!("model.merges[{index}]"), "must be two tokens")
+            })
         })
         .collect()
 }
@@ -193,20 +217,28 @@ fn steps(root: &Object) -> Result<Steps, TokenizerError> {
             };
         }
         [bytes] => byte_level(bytes, true).then_some(Pre::Gpt2),
-        [digits, bytes] if kind(digits) == "Digits" => (digits["individual_digits"] == true && byte_level(bytes, true)).then_some(Pre::SmolLm),
-        [split, bytes] if kind(split) == "Split" && byte_level(bytes, false) => match split["pattern"]["Regex"].as_str() {
-            _ if split["behavior"] != "Isolated" || split["invert"] == true => None,
-            Some(Pre::LLAMA3_PATTERN) => Some(Pre::Llama3),
-            Some(Pre::QWEN2_PATTERN) => Some(Pre::Qwen2),
-            Some(Pre::GPT2_PATTERN) => Some(Pre::Gpt2),
-            _ => None,
-        },
+        [digits, bytes] if kind(digits) == "Digits" => {
+            (digits["individual_digits"] == true && byte_level(bytes, true)).then_some(Pre::SmolLm)
+        }
+        [split, bytes] if kind(split) == "Split" && byte_level(bytes, false) => {
+            match split["pattern"]["Regex"].as_str() {
+                _ if split["behavior"] != "Isolated" || split["invert"] == true => None,
+                Some(Pre::LLAMA3_PATTERN) => Some(Pre::Llama3),
+                Some(Pre::QWEN2_PATTERN) => Some(Pre::Qwen2),
+                Some(Pre::GPT2_PATTERN) => Some(Pre::Gpt2),
+                _ => None,
+            }
+        }
         _ => None,
     };
     match (pre, normalizer) {
         (Some(pre), Normal::None) => Ok(Steps::Bytes { pre, nfc: false }),
         (Some(pre), Normal::Nfc) => Ok(Steps::Bytes { pre, nfc: true }),
-        (Some(_), Normal::Blanks(_)) => Err(unsupported("normalizer", field(root, "normalizer"), NORMALIZERS)),
+        (Some(_), Normal::Blanks(_)) => Err(unsupported(
+            "normalizer",
+            field(root, "normalizer"),
+            NORMALIZERS,
+        )),
         (None, _) => Err(refuse()),
     }
 }
@@ -219,13 +251,19 @@ enum Normal {
 }
 
 fn normalizer(value: &Value) -> Result<Normal, TokenizerError> {
-    let replaces = |part: &Value| kind(part) == "Replace" && part["pattern"]["String"] == " " && part["content"] == "▁";
+    let replaces = |part: &Value| {
+        kind(part) == "Replace" && part["pattern"]["String"] == " " && part["content"] == "▁"
+    };
     let parts = parts(value, "normalizers");
     match parts.as_slice() {
         [] => Ok(Normal::None),
         [only] if kind(only) == "NFC" => Ok(Normal::Nfc),
         [only] if replaces(only) => Ok(Normal::Blanks(Blank::Never)),
-        [first, second] if kind(first) == "Prepend" && first["prepend"] == "▁" && replaces(second) => Ok(Normal::Blanks(Blank::Always)),
+        [first, second]
+            if kind(first) == "Prepend" && first["prepend"] == "▁" && replaces(second) =>
+        {
+            Ok(Normal::Blanks(Blank::Always))
+        }
         _ => Err(unsupported("normalizer", value, NORMALIZERS)),
     }
 }
@@ -234,7 +272,9 @@ fn normalizer(value: &Value) -> Result<Normal, TokenizerError> {
 fn parts<'a>(value: &'a Value, list: &str) -> Vec<&'a Value> {
     match value {
         Value::Null => Vec::new(),
-        value if kind(value) == "Sequence" => value[list].as_array().map_or_else(|| vec![value], |parts| parts.iter().collect()),
+        value if kind(value) == "Sequence" => value[list]
+            .as_array()
+            .map_or_else(|| vec![value], |parts| parts.iter().collect()),
         value => vec![value],
     }
 }
@@ -244,7 +284,9 @@ fn kind(value: &Value) -> &str {
 }
 
 fn byte_level(value: &Value, regex: bool) -> bool {
-    kind(value) == "ByteLevel" && value["add_prefix_space"] != true && value["use_regex"].as_bool().unwrap_or(true) == regex
+    kind(value) == "ByteLevel"
+        && value["add_prefix_space"] != true
+        && value["use_regex"].as_bool().unwrap_or(true) == regex
 }
 
 /// Does the post-processor put `bos` before every text?
@@ -268,7 +310,8 @@ fn flag(object: &Object, key: &str) -> bool {
 }
 
 fn object<'a>(value: &'a Value, path: &str) -> Result<&'a Object, TokenizerError> {
-    protocol::object::as_object(value, path).map_err(|error| TokenizerError::invalid(error.param, error.problem))
+    protocol::object::as_object(value, path)
+        .map_err(|error| TokenizerError::invalid(error.param, error.problem))
 }
 
 fn unsupported(field: &str, found: &Value, supported: &str) -> TokenizerError {

@@ -21,11 +21,10 @@ pub(super) enum Pre {
 }
 
 impl Pre {
-    pub(super) const GPT2_PATTERN: &'static str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-    pub(super) const LLAMA3_PATTERN: &'static str =
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-    pub(super) const QWEN2_PATTERN: &'static str =
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+    pub(super) const GPT2_PATTERN: &'static str =
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+    pub(super) const LLAMA3_PATTERN: &'static str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+    pub(super) const QWEN2_PATTERN: &'static str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
     /// Gives every word of `text`, in order; together they are the text.
     pub(super) fn words<'a>(self, text: &'a str, mut each: impl FnMut(&'a str)) {
@@ -176,15 +175,26 @@ impl Classes {
     }
 }
 
+/// Makes the tables now and not with the first prompt: some 50 ms, once a process.
+pub(super) fn prepare() {
+    classes();
+}
+
 /// Asks the regex engine once for each class, so that the rules above and a regex agree on every character.
 fn classes() -> &'static Classes {
     static CLASSES: OnceLock<Classes> = OnceLock::new();
     CLASSES.get_or_init(|| {
         let mut classes = vec![Class::Other; char::MAX as usize + 1];
         let every: String = ('\0'..=char::MAX).collect();
-        for (pattern, class) in [(r"\p{L}+", Class::Letter), (r"\p{N}+", Class::Number), (r"\s+", Class::Blank)] {
+        for (pattern, class) in [
+            (r"\p{L}+", Class::Letter),
+            (r"\p{N}+", Class::Number),
+            (r"\s+", Class::Blank),
+        ] {
             // The patterns are constants and the tests compile them.
-            let Ok(regex) = SysRegex::new(pattern) else { continue };
+            let Ok(regex) = SysRegex::new(pattern) else {
+                continue;
+            };
             for (start, end) in regex.find_iter(&every) {
                 for character in every[start..end].chars() {
                     classes[character as usize] = class;

@@ -1,7 +1,10 @@
 //! SentencePiece's BPE by scores, as Llama 2's GGUF files carry it: of all neighbours whose text together is a token, those of the highest score are
 //! joined first, the leftmost of equals. What is no token at last becomes its bytes.
 
-use std::{cmp::Ordering, collections::{BinaryHeap, HashMap}};
+use std::{
+    cmp::Ordering,
+    collections::{BinaryHeap, HashMap},
+};
 
 use super::{
     TokenizerError,
@@ -60,11 +63,19 @@ impl Ord for Pair {
 const NONE: usize = usize::MAX;
 
 impl Scored {
-    pub(super) fn new(entries: &[Entry], scores: &[f32], unknown: Option<u32>) -> Result<Scored, TokenizerError> {
+    pub(super) fn new(
+        entries: &[Entry],
+        scores: &[f32],
+        unknown: Option<u32>,
+    ) -> Result<Scored, TokenizerError> {
         if scores.len() != entries.len() {
             return Err(TokenizerError::invalid(
                 "tokenizer.ggml.scores",
-                format!("has {} entries, but there are {} tokens", scores.len(), entries.len()),
+                format!(
+                    "has {} entries, but there are {} tokens",
+                    scores.len(),
+                    entries.len()
+                ),
             ));
         }
         let mut pieces = HashMap::new();
@@ -144,7 +155,14 @@ impl Scored {
         }
     }
 
-    fn offer(&self, text: &str, symbols: &[Symbol], left: usize, right: usize, queue: &mut BinaryHeap<Pair>) {
+    fn offer(
+        &self,
+        text: &str,
+        symbols: &[Symbol],
+        left: usize,
+        right: usize,
+        queue: &mut BinaryHeap<Pair>,
+    ) {
         let len = symbols[left].len + symbols[right].len;
         let start = symbols[left].start;
         if let Some((_, score)) = self.pieces.get(&text[start..start + len]) {

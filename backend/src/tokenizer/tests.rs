@@ -92,8 +92,11 @@ fn golden_vocabularies() -> Vec<(&'static str, Tokenizer)> {
         }
         None => println!("skipped: Llama 3's golden tokens; CODEX_BRIDGE_TEST_LLAMA3_TOKENIZER does not name a tokenizer.json"),
     }
-    match std::env::var_os("TMP_SMOLLM").map(PathBuf::from) {
-        Some(path) => found.push(("smollm", Tokenizer::new(&TokenizerSource::Json{tokenizer_json: path, config: Value::Null}).unwrap())),
+    match std::env::var_os("CODEX_BRIDGE_TEST_MODEL").map(PathBuf::from) {
+        Some(path) => {
+            let model = crate::model::open(&path).unwrap();
+            found.push(("smollm", Tokenizer::new(&model.tokenizer).unwrap()));
+        }
         None => println!("skipped: SmolLM2's golden tokens; CODEX_BRIDGE_TEST_MODEL does not name its GGUF file"),
     }
     found
@@ -110,6 +113,27 @@ fn check(case: &Value, vocabularies: &[(&str, Tokenizer)]) {
             .collect();
         assert_eq!(tokenizer.encode_text(text), expected, "{name} {text:?}");
     }
+}
+
+#[test]
+fn vocabularies_that_tests_write_open_from_both_kinds_of_files() {
+    use crate::testing::Vocabulary;
+    let vocabulary = Vocabulary::english();
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer_json = folder.path().join("tokenizer.json");
+    std::fs::write(&tokenizer_json, vocabulary.json().to_string()).unwrap();
+    let config = serde_json::json!({"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"});
+    let json = Tokenizer::new(&TokenizerSource::Json { tokenizer_json, config }).unwrap();
+    let tiny = crate::testing::Tiny::default();
+    let path = folder.path().join("tiny.gguf");
+    tiny.write_gguf(&path).unwrap();
+    let gguf = Tokenizer::new(&crate::model::open(&path).unwrap().tokenizer).unwrap();
+    for text in ["the rain in the train", "<|im_start|>zażółć 😀", "  a\n\tb 123"] {
+        assert_eq!(json.encode_text(text), gguf.encode_text(text));
+        assert_eq!(json.encode_template(text), gguf.encode_template(text));
+    }
+    assert_eq!(json.end_tokens(), gguf.end_tokens());
+    assert_eq!((json.bos(), json.eos()), (gguf.bos(), gguf.eos()));
 }
 
 #[test]

@@ -129,7 +129,11 @@ impl Vocabulary {
     }
 
     pub(super) fn end_tokens(&self) -> Vec<u32> {
-        let mut ends: Vec<u32> = self.eos.into_iter().chain(self.ends.iter().copied()).collect();
+        let mut ends: Vec<u32> = self
+            .eos
+            .into_iter()
+            .chain(self.ends.iter().copied())
+            .collect();
         ends.extend(
             self.spelled()
                 .iter()
@@ -155,7 +159,9 @@ impl Vocabulary {
                         match super::pre::byte_of(character) {
                             Some(byte) => bytes.push(byte),
                             None => {
-                                bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                                bytes.extend_from_slice(
+                                    character.encode_utf8(&mut [0; 4]).as_bytes(),
+                                );
                             }
                         }
                     }

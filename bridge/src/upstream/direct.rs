@@ -72,10 +72,7 @@ impl Direct {
     /// `None` for an endpoint that needs TLS, or is reached through a proxy.
     pub(super) fn new(endpoint: &Url, connect_timeout: Duration) -> Option<Self> {
         let uri: Uri = endpoint.as_str().parse().ok()?;
-        if endpoint.scheme() != "http" {
-            return None;
-        }
-        if !client::is_loopback(endpoint) && Matcher::from_system().intercept(&uri).is_some() {
+        if !is_reachable(endpoint, &uri, &Matcher::from_system()) {
             return None;
         }
         let host = match endpoint.port() {
@@ -164,6 +161,12 @@ impl Direct {
             connection: Some(connection),
         })
     }
+}
+
+/// Without TLS and without a proxy, as reqwest would decide it.
+fn is_reachable(endpoint: &Url, uri: &Uri, proxies: &Matcher) -> bool {
+    endpoint.scheme() == "http"
+        && (client::is_loopback(endpoint) || proxies.intercept(uri).is_none())
 }
 
 /// The connector counts its own time too, one part of it for each address of a name.
@@ -327,5 +330,36 @@ impl std::fmt::Debug for Idle {
             .debug_struct("Idle")
             .field("links", &self.waiting().links.len())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tls_and_proxies_are_left_to_reqwest() {
+        let proxies = Matcher::builder()
+            .http("http://proxy:3128")
+            .no("near.example")
+            .build();
+        for (endpoint, direct) in [
+            ("http://127.0.0.1:8080/v1/responses", true),
+            ("http://localhost/v1/responses", true),
+            ("http://near.example/v1/responses", true),
+            ("http://far.example/v1/responses", false),
+            ("https://near.example/v1/responses", false),
+        ] {
+            let uri = endpoint.parse().unwrap();
+            let url = endpoint.parse().unwrap();
+            assert_eq!(is_reachable(&url, &uri, &proxies), direct, "{endpoint}");
+        }
+        let far = "http://far.example/v1/responses";
+        let none = Matcher::builder().build();
+        assert!(is_reachable(
+            &far.parse().unwrap(),
+            &far.parse().unwrap(),
+            &none
+        ));
     }
 }

@@ -78,7 +78,7 @@ impl Target {
         })
     }
 
-    fn from_detected(detected: Detected) -> Self {
+    fn from_detected(detected: &Detected) -> Self {
         let mut target = Self::assumed(detected.kind);
         // Only llama-server tells what it cannot do; of any other server nothing is assumed that would cost the model
         // an image.
@@ -134,7 +134,7 @@ impl Http {
             return Ok(target);
         }
         let target = match probe::detect(&self.client, &self.settings).await {
-            Ok(detected) => Target::from_detected(detected),
+            Ok(detected) => Target::from_detected(&detected),
             Err(error) => self.told(&error)?,
         };
         *self.learnt() = Some((Instant::now(), target.clone()));

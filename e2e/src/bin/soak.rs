@@ -53,13 +53,13 @@ async fn main() -> Result<ExitCode> {
     println!("| --- | ---: | ---: | ---: | ---: |");
     row(
         "resident MB",
-        held.map(|held| format!("{:.1}", held.megabytes)),
+        &held.map(|held| format!("{:.1}", held.megabytes)),
     );
     row(
         "of it anonymous MB",
-        held.map(|held| format!("{:.1}", held.anonymous)),
+        &held.map(|held| format!("{:.1}", held.anonymous)),
     );
-    row("open files", held.map(|held| held.open_files.to_string()));
+    row("open files", &held.map(|held| held.open_files.to_string()));
     println!(
         "upstream connections {}, client connections {}, held bytes {}",
         report.upstream_open, report.connections, report.held_bytes
@@ -82,6 +82,6 @@ async fn main() -> Result<ExitCode> {
     })
 }
 
-fn row(name: &str, cells: [String; 4]) {
+fn row(name: &str, cells: &[String; 4]) {
     println!("| {name} | {} |", cells.join(" | "));
 }

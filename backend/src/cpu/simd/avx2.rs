@@ -273,4 +273,32 @@ impl Simd for Avx2 {
         unsafe { let keep = |x, low, y| _mm256_and_ps(_mm256_cmp_ps::<_CMP_GE_OQ>(x, low), y);
             [keep(x[0], low[0], y[0]), keep(x[1], low[1], y[1])] }
     }
+
+    #[inline(always)]
+    fn prefetch(self, bytes: &[u8], ahead: usize) {
+        // SAFETY: see above. A prefetch reads nothing and may be of any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(ahead).cast()) }
+    }
+
+    #[inline(always)]
+    fn reduce_add(self, x: [__m256; 2]) -> f32 {
+        // SAFETY: see above.
+        unsafe {
+            let x = _mm256_add_ps(x[0], x[1]);
+            let x = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+            _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)))
+        }
+    }
+
+    #[inline(always)]
+    fn reduce_max(self, x: [__m256; 2]) -> f32 {
+        // SAFETY: see above.
+        unsafe {
+            let x = _mm256_max_ps(x[0], x[1]);
+            let x = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+            _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)))
+        }
+    }
 }

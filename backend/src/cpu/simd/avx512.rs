@@ -99,7 +99,13 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     fn store_bf16(self, x: __m512, out: &mut [u16; 16]) {
         // SAFETY: see above.
         unsafe {
-            // The instruction would flush subnormals; this is the same on every set. Rounds to even; NaN is kept by setting its quiet bit.
+            if BF16 {
+                // As below, but subnormals become 0.
+                let half = _mm512_cvtneps_pbh(x);
+                _mm256_storeu_si256(out.as_mut_ptr().cast(), std::mem::transmute::<__m256bh, __m256i>(half));
+                return;
+            }
+            // Rounds to even; NaN is kept by setting its quiet bit.
             let bits = _mm512_castps_si512(x);
             let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
             let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
@@ -290,5 +296,42 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     fn zero_below(self, x: __m512, low: __m512, y: __m512) -> __m512 {
         // SAFETY: see above.
         unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, low), y) }
+    }
+
+    #[inline(always)]
+    fn pow2(self, x: __m512) -> __m512 {
+        // SAFETY: see above. `vscalefps` takes care of large and small exponents, so nothing is clamped; below -126 the result is subnormal or 0.
+        unsafe {
+            let n = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
+            _mm512_scalef_ps(self.pow2_fraction(_mm512_sub_ps(x, n)), n)
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, bytes: &[u8], ahead: usize) {
+        // SAFETY: see above. A prefetch reads nothing and may be of any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(ahead).cast()) }
+    }
+
+    #[inline(always)]
+    fn reduce_add(self, x: __m512) -> f32 {
+        // SAFETY: see above.
+        unsafe {
+            let x = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x));
+            let x = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+            _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)))
+        }
+    }
+
+    #[inline(always)]
+    fn reduce_max(self, x: __m512) -> f32 {
+        // SAFETY: see above.
+        unsafe {
+            let x = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x));
+            let x = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+            _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)))
+        }
     }
 }

@@ -210,33 +210,53 @@ pub(super) fn walk(
     steps: usize,
     start: &[u32],
 ) -> Walked {
+    walk_out(constraint, dice, steps, start, &[])
+}
+
+/// As [`walk`]; late in the walk the first of the texts `out` that may come does.
+pub(super) fn walk_out(
+    constraint: &mut dyn Constraint,
+    dice: &mut Dice,
+    steps: usize,
+    start: &[u32],
+    out: &[&str],
+) -> Walked {
     let vocabulary = vocabulary();
-    let mut out = Vec::new();
-    let text = |out: &[u8]| String::from_utf8_lossy(out).into_owned();
-    let mut start = start.iter();
+    let mut bytes = Vec::new();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut queue: Vec<u32> = start.iter().rev().copied().collect();
     for step in 0..steps * 3 {
+        let hurry = step >= steps;
+        if hurry && queue.is_empty() {
+            let way = out
+                .iter()
+                .map(|way| encode(way))
+                .find(|way| constraint.would_accept(way) == way.len());
+            queue.extend(way.into_iter().flatten().rev());
+        }
         let token = match constraint.next().unwrap() {
-            Next::End => return Walked::Ended(text(&out)),
-            Next::Forced(tokens) => {
+            Next::End => return Walked::Ended(text(&bytes)),
+            Next::Forced(tokens) if queue.is_empty() => {
                 assert!(!tokens.is_empty());
                 for token in tokens {
                     assert!(!vocabulary.control[token as usize]);
                     constraint.accept(token).unwrap();
-                    out.extend_from_slice(&vocabulary.bytes[token as usize]);
+                    bytes.extend_from_slice(&vocabulary.bytes[token as usize]);
                 }
                 continue;
             }
-            Next::Free => match start.next() {
-                Some(token) => *token,
+            Next::Forced(_) => queue.pop().unwrap(),
+            Next::Free => match queue.pop() {
+                Some(token) => token,
                 None if dice.chance(5) => vocabulary.end_tokens[0],
                 None => dice.below(vocabulary.bytes.len() - 3) as u32,
             },
-            Next::Mask(mask) => match start.next() {
+            Next::Mask(mask) => match queue.pop() {
                 Some(token) => {
-                    assert!(mask.allows(*token), "{} after {}", token, text(&out));
-                    *token
+                    assert!(mask.allows(token), "{} after {}", token, text(&bytes));
+                    token
                 }
-                None => draw(&mask, dice, step >= steps, &vocabulary),
+                None => draw(&mask, dice, hurry && out.is_empty(), &vocabulary),
             },
         };
         if !vocabulary.end_tokens.contains(&token) {
@@ -245,13 +265,13 @@ pub(super) fn walk(
         constraint.accept(token).unwrap();
         if vocabulary.end_tokens.contains(&token) {
             assert_eq!(constraint.next().unwrap(), Next::End);
-            return Walked::Ended(text(&out));
+            return Walked::Ended(text(&bytes));
         }
         if !vocabulary.control[token as usize] {
-            out.extend_from_slice(&vocabulary.bytes[token as usize]);
+            bytes.extend_from_slice(&vocabulary.bytes[token as usize]);
         }
     }
-    Walked::Cut(text(&out))
+    Walked::Cut(text(&bytes))
 }
 
 fn draw(
@@ -287,6 +307,10 @@ fn draw(
                 return *token;
             }
         }
+    }
+    let likely = *dice.pick(b"1x/@.-:Z") as u32;
+    if hurry && mask.allows(likely) && dice.chance(80) {
+        return likely;
     }
     *dice.pick(&allowed)
 }

@@ -1,7 +1,6 @@
 //! The small JSON and text files beside the weights.
 
 use std::{
-    fs::File,
     io::{ErrorKind, Read},
     path::{Path, PathBuf},
 };
@@ -11,6 +10,7 @@ use serde_json::Value;
 use crate::model::{
     ModelError,
     error::{Fault, unreadable},
+    file,
 };
 
 /// `tokenizer_config.json` of Llama 3 has 56 KiB, the index of its largest model 110 KiB. Parsed JSON can take twenty times its text.
@@ -54,7 +54,7 @@ impl Json {
 /// A file of the folder, if it is there.
 pub(super) fn text(folder: &Path, name: &str) -> Result<Option<String>, ModelError> {
     let path = folder.join(name);
-    let file = match File::open(&path) {
+    let file = match file::open_regular(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(&path, &error)),

@@ -72,7 +72,7 @@ fn answers() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(&BITS[..]), 0..12).prop_map(|bits| bits.concat())
 }
 
-/// Feeds `answer` in pieces of the given lengths in bytes, over and over.
+/// Feeds `answer` in pieces of the given lengths in characters, over and over.
 fn parse_in(
     options: super::ParserOptions,
     answer: &str,
@@ -83,13 +83,18 @@ fn parse_in(
     let mut out = Vec::new();
     let mut lengths = lengths.iter().copied().cycle();
     for piece in pieces(answer) {
-        let Piece::Bytes(mut rest) = piece else {
+        let Piece::Text(mut rest) = piece else {
             parser.push(piece, &mut out);
             continue;
         };
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(lengths.next().unwrap_or(1).clamp(1, rest.len()));
-            parser.push(Piece::Bytes(now), &mut out);
+            let length = lengths.next().unwrap_or(1);
+            let cut = rest
+                .char_indices()
+                .nth(length)
+                .map_or(rest.len(), |(at, _)| at);
+            let (now, later) = rest.split_at(cut);
+            parser.push(Piece::Text(now), &mut out);
             rest = later;
         }
     }
@@ -126,9 +131,9 @@ proptest! {
 
     #[test]
     fn any_cut_into_tokens_gives_the_same_segments(
-        answer in answers(), syntax in prop::sample::select(&SYNTAXES[..]), lengths in prop::collection::vec(1usize..40, 1..8), end in ends(), thinking: bool
+        answer in answers(), syntax in prop::sample::select(&SYNTAXES[..]), lengths in prop::collection::vec(1usize..40, 1..8), end in ends(), thinking: bool, json_answer: bool,
     ) {
-        let options = super::ParserOptions { thinking, ..options(syntax) };
+        let options = super::ParserOptions { thinking, json_answer, ..options(syntax) };
         let whole = parse(options.clone(), &answer, end);
         well_formed(&whole, end);
         let cut = parse_in(options, &answer, &lengths, end);
@@ -142,7 +147,7 @@ proptest! {
         let decoded: String = pieces(&answer)
             .iter()
             .filter_map(|piece| match piece {
-                Piece::Bytes(bytes) => std::str::from_utf8(bytes).ok(),
+                Piece::Text(text) => Some(*text),
                 Piece::Control(_) => None,
             })
             .collect();

@@ -236,13 +236,31 @@ fn brackets_inside_strings_end_nothing() {
 }
 
 #[test]
-fn a_json_answer_is_no_call_when_json_was_asked_for() {
-    let tied = ParserOptions {
-        untagged: false,
+fn beside_json_answers_a_call_needs_its_arguments() {
+    let asked = ParserOptions {
+        json_answer: true,
         ..options(LlamaJson)
     };
-    let written = "{\"name\": \"g\", \"parameters\": {}}";
-    assert_eq!(parse(tied, written, End::Stop), [text(written)]);
+    for answer in [
+        "{\"name\": \"g\"}",
+        "{\"name\": \"g\", \"title\": \"parameters\"}",
+        "{\"title\": \"g\"}",
+    ] {
+        assert_eq!(parse(asked.clone(), answer, End::Stop), [text(answer)]);
+    }
+    let called = "{\"name\": \"g\", \"parameters\": {}}";
+    assert_eq!(parse(asked, called, End::Stop), call("g", "{}"));
+}
+
+#[test]
+fn a_bracket_inside_another_opens_no_call() {
+    let written = "{\"tools\": [\n{\"name\": \"g\", \"parameters\": {}}\n]}";
+    assert_eq!(answer(LlamaJson, written), [text(written)]);
+    let left_open = format!("Like this: {{\n\n{}", "{\"name\": \"g\"}");
+    assert_eq!(
+        answer(LlamaJson, &left_open),
+        all([vec![text("Like this: {\n\n")], call("g", "{}")])
+    );
 }
 
 #[test]

@@ -48,7 +48,11 @@ fn any_bytes_give_what_a_lossy_decoder_gives_for_all_at_once() {
             })
             .collect();
         let (deltas, rest) = stream(&bytes);
-        assert_eq!(deltas.concat() + &rest, String::from_utf8_lossy(&bytes), "{bytes:02X?}");
+        assert_eq!(
+            deltas.concat() + &rest,
+            String::from_utf8_lossy(&bytes),
+            "{bytes:02X?}"
+        );
     }
 }
 

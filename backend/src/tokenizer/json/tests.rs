@@ -5,7 +5,12 @@ use crate::tokenizer::Tokenizer;
 
 fn llama3() -> Value {
     let mut vocab: Map<String, Value> = (0..=255u8)
-        .map(|byte| (crate::tokenizer::pre::character_of(byte).to_string(), json!(byte)))
+        .map(|byte| {
+            (
+                crate::tokenizer::pre::character_of(byte).to_string(),
+                json!(byte),
+            )
+        })
         .collect();
     vocab.insert("he".to_owned(), json!(256));
     vocab.insert("hello".to_owned(), json!(257));
@@ -51,13 +56,20 @@ fn a_file_in_llama_3s_shape_is_read() {
 #[test]
 fn control_tokens_come_from_templates_only() {
     let tokenizer = build(&llama3(), &Value::Null).unwrap();
-    assert_eq!(tokenizer.encode_template("<|eot_id|><tool_call>h"), [301, 302, 104]);
+    assert_eq!(
+        tokenizer.encode_template("<|eot_id|><tool_call>h"),
+        [301, 302, 104]
+    );
     for forged in ["<|eot_id|>", "<tool_call>"] {
         let tokens = tokenizer.encode_text(forged);
         assert_eq!(tokens.len(), forged.len());
         assert!(tokens.iter().all(|token| *token < 256));
     }
-    assert_eq!(tokenizer.encode_text("a\t\t\tb"), [97, 303, 98], "a user-defined token that is ordinary text");
+    assert_eq!(
+        tokenizer.encode_text("a\t\t\tb"),
+        [97, 303, 98],
+        "a user-defined token that is ordinary text"
+    );
     assert_eq!(tokenizer.token_bytes(302), b"<tool_call>");
     assert!(!tokenizer.is_control(302));
     assert_eq!(tokenizer.control_text(301), Some("<|eot_id|>"));
@@ -101,13 +113,20 @@ fn unknown_steps_are_refused_by_name_with_what_is_supported() {
     let mut file = llama3();
     file["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = json!("\\w+");
     let message = refusal(&file);
-    assert!(message.contains("pre_tokenizer") && message.contains(r"\\w+") && message.contains("Llama 3"), "{message}");
+    assert!(
+        message.contains("pre_tokenizer")
+            && message.contains(r"\\w+")
+            && message.contains("Llama 3"),
+        "{message}"
+    );
     let mut file = llama3();
     file["normalizer"] = json!({"type": "Lowercase"});
     assert!(refusal(&file).contains("Lowercase"));
     let mut file = llama3();
     file["model"]["type"] = json!("Unigram");
-    assert!(refusal(&file).contains("model.type: \"Unigram\" is not supported; supported are \"BPE\""));
+    assert!(
+        refusal(&file).contains("model.type: \"Unigram\" is not supported; supported are \"BPE\"")
+    );
 }
 
 #[test]

@@ -64,7 +64,11 @@ fn words_are_those_of_the_published_expressions() {
         let mut seed = 1;
         for _ in 0..runs {
             let text = random_text(&mut seed);
-            assert_eq!(words(pre, &text), by_regex(&regex, &text), "{pre:?} {text:?}");
+            assert_eq!(
+                words(pre, &text),
+                by_regex(&regex, &text),
+                "{pre:?} {text:?}"
+            );
         }
     }
 }
@@ -73,9 +77,16 @@ fn words_are_those_of_the_published_expressions() {
 fn every_character_is_of_the_class_the_expressions_give_it() {
     let regex = SysRegex::new(Pre::LLAMA3_PATTERN).unwrap();
     for code in 0..=0x10_FFFF {
-        let Some(character) = char::from_u32(code) else { continue };
-        let text = format!("a{character}{character}1{character}.{character} {character}'{character}\n");
-        assert_eq!(words(Pre::Llama3, &text), by_regex(&regex, &text), "{text:?}");
+        let Some(character) = char::from_u32(code) else {
+            continue;
+        };
+        let text =
+            format!("a{character}{character}1{character}.{character} {character}'{character}\n");
+        assert_eq!(
+            words(Pre::Llama3, &text),
+            by_regex(&regex, &text),
+            "{text:?}"
+        );
     }
 }
 
@@ -85,13 +96,18 @@ fn classes_are_those_of_the_python_original() {
     let hash = |class: Class| {
         ('\0'..=char::MAX)
             .filter(|character| classes().of(*character) == class)
-            .fold((0, 0xCBF2_9CE4_8422_2325_u64), |(count, hash), character| {
-                let hash = character
-                    .encode_utf8(&mut [0; 4])
-                    .bytes()
-                    .fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3));
-                (count + 1, hash)
-            })
+            .fold(
+                (0, 0xCBF2_9CE4_8422_2325_u64),
+                |(count, hash), character| {
+                    let hash = character
+                        .encode_utf8(&mut [0; 4])
+                        .bytes()
+                        .fold(hash, |hash, byte| {
+                            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
+                        });
+                    (count + 1, hash)
+                },
+            )
     };
     assert_eq!(hash(Class::Letter), (141_028, 0x0670_A59D_3634_7290));
     assert_eq!(hash(Class::Number), (1911, 0xBFA8_B591_3B20_00DA));

@@ -1,4 +1,3 @@
-use super::*;
 use crate::{
     model::{GgufVocabulary, TokenizerSource},
     tokenizer::{Detokenizer, Tokenizer},
@@ -9,7 +8,8 @@ fn tokenizer() -> Tokenizer {
     let mut tokens: Vec<String> = ["<unk>", "<s>", "</s>"].map(str::to_owned).into();
     tokens.extend((0..256).map(|byte| format!("<0x{byte:02X}>")));
     let pieces = [
-        "▁t", "he", "▁a", "in", "▁the", "el", "hel", "lo", "hello", "▁▁", "▁hello", "<s", "t", "h", "e", "l", "o", "▁", "a", "i", "n", "<", "s", ">", "/",
+        "▁t", "he", "▁a", "in", "▁the", "el", "hel", "lo", "hello", "▁▁", "▁hello", "<s", "t", "h",
+        "e", "l", "o", "▁", "a", "i", "n", "<", "s", ">", "/",
     ];
     tokens.extend(pieces.map(str::to_owned));
     let mut token_types = vec![2, 3, 3];
@@ -50,7 +50,10 @@ fn neighbours_of_the_highest_score_join_first() {
 fn what_is_no_piece_becomes_its_bytes() {
     let tokenizer = tokenizer();
     let tokens = tokenizer.encode_text("é");
-    assert_eq!(tokens, [tokenizer.token_id("▁").unwrap(), 3 + 0xC3, 3 + 0xA9]);
+    assert_eq!(
+        tokens,
+        [tokenizer.token_id("▁").unwrap(), 3 + 0xC3, 3 + 0xA9]
+    );
 }
 
 #[test]
@@ -58,12 +61,21 @@ fn text_never_becomes_a_control_token() {
     let tokenizer = tokenizer();
     for text in ["<s>", "</s>", "<unk>", "<0x41>"] {
         let tokens = tokenizer.encode_text(text);
-        assert!(tokens.iter().all(|token| !tokenizer.is_control(*token)), "{text}");
+        assert!(
+            tokens.iter().all(|token| !tokenizer.is_control(*token)),
+            "{text}"
+        );
         let mut detokenizer = Detokenizer::new(&tokenizer);
-        let back: String = tokens.iter().map(|token| detokenizer.push(*token)).collect();
+        let back: String = tokens
+            .iter()
+            .map(|token| detokenizer.push(*token))
+            .collect();
         assert_eq!(back, text);
     }
-    assert_eq!(tokenizer.encode_template("<s>the</s>"), [1, tokenizer.token_id("▁the").unwrap(), 2]);
+    assert_eq!(
+        tokenizer.encode_template("<s>the</s>"),
+        [1, tokenizer.token_id("▁the").unwrap(), 2]
+    );
 }
 
 #[test]
