@@ -10,6 +10,7 @@
 //! assert_eq!(model::open(&path).unwrap().config.kv_heads, 1);
 //! ```
 
+pub mod events;
 pub mod gguf;
 mod huggingface;
 pub mod quantize;
