@@ -76,8 +76,8 @@ impl Default for CpuOptions {
 /// Why the device could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CpuError {
-    #[error("the CPU device keeps keys and values as f32, f16 or bf16, not as {0}")]
-    Kv(KvFormat),
+    #[error("keys and values as q8_0 need heads of a multiple of 32 numbers, at most {most}; this model's have {head_dim}")]
+    Kv { head_dim: usize, most: usize },
     #[error("this processor has no {isa}; it has {available}")]
     Isa { isa: Isa, available: String },
     #[error("{field} is 0; at least 1 is needed")]
@@ -119,8 +119,12 @@ impl Cpu {
     /// Packs the weights of `model` and allocates everything a step needs.
     pub fn new(model: &Model, options: &CpuOptions) -> Result<Cpu, CpuError> {
         let config = &model.config;
-        if options.kv == KvFormat::Q8_0 {
-            return Err(CpuError::Kv(options.kv));
+        let most = 32 * kv::MOST_BLOCKS;
+        if options.kv == KvFormat::Q8_0 && (config.head_dim % 32 != 0 || config.head_dim > most) {
+            return Err(CpuError::Kv {
+                head_dim: config.head_dim,
+                most,
+            });
         }
         for (field, value) in [
             ("pages", options.pages),
@@ -311,7 +315,7 @@ fn network(model: &Model, team: &mut Team) -> Result<Network, CpuError> {
             });
         }
     }
-    let matrices = pack::pack(team, &sources, |_| {}).map_err(|source| CpuError::Memory { what: "the weights", source })?;
+    let matrices = pack::pack(team, &sources, Tensor::release).map_err(|source| CpuError::Memory { what: "the weights", source })?;
     let mut matrices = matrices.into_iter();
     let mut next = || {
         matrices

@@ -134,7 +134,30 @@ impl Kernel for NormEncode<'_> {
 #[inline(always)]
 fn encode<S: Simd>(simd: S, layout: &Layout, x: &[f32], row: &mut [u32]) {
     let x = &x[..layout.cols];
-    let blocks = row[layout.blocks.clone()].as_chunks_mut::<BLOCK_WORDS>().0;
+    encode_blocks(simd, x, &mut row[layout.blocks.clone()]);
+    if !layout.pairs.is_empty() {
+        let pairs: &mut [u16] = bytemuck::cast_slice_mut(&mut row[layout.pairs.clone()]);
+        let (whole, rest) = x.as_chunks::<LANES>();
+        let (out, out_rest) = pairs.as_chunks_mut::<LANES>();
+        for (x, out) in whole.iter().zip(out) {
+            simd.store_bf16(simd.load(x), out);
+        }
+        // A last odd column has a zero beside it.
+        out_rest.fill(0);
+        for (x, out) in rest.iter().zip(out_rest) {
+            *out = half::bf16::from_f32(*x).to_bits();
+        }
+    }
+    if !layout.plain.is_empty() {
+        let plain: &mut [f32] = bytemuck::cast_slice_mut(&mut row[layout.plain.clone()]);
+        plain.copy_from_slice(x);
+    }
+}
+
+/// Encodes as many blocks of 32 numbers as there is room for.
+#[inline(always)]
+pub(crate) fn encode_blocks<S: Simd>(simd: S, x: &[f32], words: &mut [u32]) {
+    let blocks = words.as_chunks_mut::<BLOCK_WORDS>().0;
     for (block, x) in blocks.iter_mut().zip(x.as_chunks::<32>().0) {
         let halves: [&[f32; 16]; 2] = [&x.as_chunks().0[0], &x.as_chunks().0[1]];
         let v = [simd.load(halves[0]), simd.load(halves[1])];
@@ -152,22 +175,5 @@ fn encode<S: Simd>(simd: S, layout: &Layout, x: &[f32], row: &mut [u32]) {
         block[9] = (sums[0] + sums[1]).to_bits();
         block[10] = sums[0].to_bits();
         block[11] = sums[1].to_bits();
-    }
-    if !layout.pairs.is_empty() {
-        let pairs: &mut [u16] = bytemuck::cast_slice_mut(&mut row[layout.pairs.clone()]);
-        let (whole, rest) = x.as_chunks::<LANES>();
-        let (out, out_rest) = pairs.as_chunks_mut::<LANES>();
-        for (x, out) in whole.iter().zip(out) {
-            simd.store_bf16(simd.load(x), out);
-        }
-        // A last odd column has a zero beside it.
-        out_rest.fill(0);
-        for (x, out) in rest.iter().zip(out_rest) {
-            *out = half::bf16::from_f32(*x).to_bits();
-        }
-    }
-    if !layout.plain.is_empty() {
-        let plain: &mut [f32] = bytemuck::cast_slice_mut(&mut row[layout.plain.clone()]);
-        plain.copy_from_slice(x);
     }
 }

@@ -8,14 +8,14 @@ use super::{
     kv::{PageLayout, Pool},
     matmul::{Row, SiluMul, TileProduct},
     pack::Matrix,
-    rope::{EncodeQuery, Rotate, turn},
+    rope::{EncodeQueries, Rotate, turn},
     simd::{LANES, Level},
     step::{PIECE_QUERIES, Piece, Step},
     threads::Team,
 };
 use crate::{
     device::{PAGE_TOKENS, Span},
-    model::{config::LlamaConfig, plan::KvFormat},
+    model::config::LlamaConfig,
 };
 
 /// States that pieces of one segment may leave behind, over all heads and tokens of a batch.
@@ -255,33 +255,27 @@ impl Forward<'_> {
         let columns = q + 2 * kv;
         let dim = config.rope.dim;
         let turns = &buffers.turns;
+        let words = query_words(page.format, page.padded);
+        // Attention works with powers of two.
+        let scale = std::f32::consts::LOG2_E / (config.head_dim as f32).sqrt();
+        let queries = &mut buffers.queries;
         self.team
-            .rows(&mut buffers.qkv, columns, step.tokens.len(), 8, |token, row| {
+            .rows_two(&mut buffers.qkv, columns, queries, config.heads * words, step.tokens.len(), 8, |token, row, out| {
                 level.run(Rotate {
                     x: &mut row[..q + kv],
                     head_dim: config.head_dim,
                     turn: &turns[token * dim..(token + 1) * dim],
                 });
+                level.run(EncodeQueries {
+                    x: &mut row[..q],
+                    head_dim: config.head_dim,
+                    scale,
+                    format: page.format,
+                    out,
+                    words,
+                });
             });
         let qkv = &buffers.qkv;
-        let words = query_words(page.format, page.padded);
-        // Attention works with powers of two.
-        let scale = std::f32::consts::LOG2_E / (config.head_dim as f32).sqrt();
-        self.team
-            .rows(&mut buffers.queries, config.heads * words, step.tokens.len(), 8, |token, row| {
-                let x = &qkv[token * columns..][..q];
-                for (x, out) in x
-                    .chunks_exact(config.head_dim)
-                    .zip(row.chunks_exact_mut(words))
-                {
-                    level.run(EncodeQuery {
-                        x,
-                        scale,
-                        pairs: page.format == KvFormat::Bf16,
-                        out,
-                    });
-                }
-            });
         let ranges: Vec<(usize, usize)> = step
             .writes
             .iter()

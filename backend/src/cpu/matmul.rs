@@ -84,52 +84,64 @@ struct Quantised<B>(B);
 impl<B: Blocks> Product for Quantised<B> {
     #[inline(always)]
     fn group<S: Simd, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize) -> [S::F; T] {
-        let (size, in_record) = (quant_bytes(B::FORMAT), record_blocks(B::FORMAT));
         let blocks = matrix.cols / 32;
         let rows: [&[[u32; BLOCK_WORDS]]; T] = std::array::from_fn(|t| &x.blocks(first + t)[..blocks]);
-        let mut sums = [simd.splat(0.0); T];
-        for block in 0..blocks {
-            let record = &tile[block / in_record * record_bytes(B::FORMAT)..][..record_bytes(B::FORMAT)];
-            let (quants, scales) = record.split_at(scales_start(B::FORMAT));
-            let quants = &quants[block % in_record * size..][..size];
-            if T <= 2 {
-                // Few tokens: reading the weights is all the work, and the processor's own prefetching begins anew on every page.
-                for line in 0..size.div_ceil(64) + 1 {
-                    simd.prefetch(quants, AHEAD + 64 * line);
-                }
-            }
-            let q = B::quants(simd, quants);
-            let Scales { d, m } = B::scales(simd, scales, block % in_record);
-            for t in 0..T {
-                let x = &rows[t][block];
-                let scale = simd.splat(f32::from_bits(x[8]));
-                if B::HALVES {
-                    for half in 0..2 {
-                        let mut dot = simd.zero_i();
-                        for g in 4 * half..4 * half + 4 {
-                            dot = simd.dot_u7(dot, q[g], x[g] as i32);
-                        }
-                        sums[t] = simd.fma(m[half], simd.splat(f32::from_bits(x[10 + half])), sums[t]);
-                        sums[t] = simd.fma(simd.float(dot), simd.mul(d[half], scale), sums[t]);
-                    }
-                } else {
-                    let mut dot = simd.zero_i();
-                    for g in 0..8 {
-                        dot = if B::EIGHT {
-                            simd.dot_8(dot, q[g], x[g] as i32)
-                        } else {
-                            simd.dot_u7(dot, q[g], x[g] as i32)
-                        };
-                    }
-                    if !B::EIGHT || S::OFFSET_8 != 0.0 {
-                        sums[t] = simd.fma(m[0], simd.splat(f32::from_bits(x[9])), sums[t]);
-                    }
-                    sums[t] = simd.fma(simd.float(dot), simd.mul(d[0], scale), sums[t]);
-                }
+        block_product::<S, B, T>(simd, tile, blocks, &rows, T <= 2)
+    }
+}
+
+/// A tile of a block format times `T` rows of encoded blocks. `stream`: the tile comes from memory and is used once.
+#[inline(always)]
+pub(crate) fn block_product<S: Simd, B: Blocks, const T: usize>(
+    simd: S,
+    tile: &[u8],
+    blocks: usize,
+    rows: &[&[[u32; BLOCK_WORDS]]; T],
+    stream: bool,
+) -> [S::F; T] {
+    let (size, in_record) = (quant_bytes(B::FORMAT), record_blocks(B::FORMAT));
+    let mut sums = [simd.splat(0.0); T];
+    for block in 0..blocks {
+        let record = &tile[block / in_record * record_bytes(B::FORMAT)..][..record_bytes(B::FORMAT)];
+        let (quants, scales) = record.split_at(scales_start(B::FORMAT));
+        let quants = &quants[block % in_record * size..][..size];
+        if stream {
+            // Few tokens: reading the weights is all the work, and the processor's own prefetching begins anew on every page.
+            for line in 0..size.div_ceil(64) + 1 {
+                simd.prefetch(quants, AHEAD + 64 * line);
             }
         }
-        sums
+        let q = B::quants(simd, quants);
+        let Scales { d, m } = B::scales(simd, scales, block % in_record);
+        for t in 0..T {
+            let x = &rows[t][block];
+            let scale = simd.splat(f32::from_bits(x[8]));
+            if B::HALVES {
+                for half in 0..2 {
+                    let mut dot = simd.zero_i();
+                    for g in 4 * half..4 * half + 4 {
+                        dot = simd.dot_u7(dot, q[g], x[g] as i32);
+                    }
+                    sums[t] = simd.fma(m[half], simd.splat(f32::from_bits(x[10 + half])), sums[t]);
+                    sums[t] = simd.fma(simd.float(dot), simd.mul(d[half], scale), sums[t]);
+                }
+            } else {
+                let mut dot = simd.zero_i();
+                for g in 0..8 {
+                    dot = if B::EIGHT {
+                        simd.dot_8(dot, q[g], x[g] as i32)
+                    } else {
+                        simd.dot_u7(dot, q[g], x[g] as i32)
+                    };
+                }
+                if !B::EIGHT || S::OFFSET_8 != 0.0 {
+                    sums[t] = simd.fma(m[0], simd.splat(f32::from_bits(x[9])), sums[t]);
+                }
+                sums[t] = simd.fma(simd.float(dot), simd.mul(d[0], scale), sums[t]);
+            }
+        }
     }
+    sums
 }
 
 /// How a step of a plain format (a column, or a pair of them) is added to the sums of `T` tokens.

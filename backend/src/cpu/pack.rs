@@ -125,8 +125,8 @@ impl HeadRows {
     }
 }
 
-/// Packs all matrices into one allocation. `done(i)` is called when the bytes of tensor `i` in the file are no longer needed.
-pub(crate) fn pack(team: &mut Team, sources: &[Source<'_>], mut done: impl FnMut(usize)) -> std::io::Result<Vec<Matrix>> {
+/// Packs all matrices into one allocation. `done` is called with each tensor whose bytes in the file are no longer needed.
+pub(crate) fn pack(team: &mut Team, sources: &[Source<'_>], done: impl Fn(&Tensor)) -> std::io::Result<Vec<Matrix>> {
     let sizes: Vec<usize> = sources
         .iter()
         .map(|source| matrix_bytes(source.tensor.format, source.tensor.rows, source.tensor.cols))
@@ -136,7 +136,7 @@ pub(crate) fn pack(team: &mut Team, sources: &[Source<'_>], mut done: impl FnMut
     #[cfg(target_os = "linux")]
     let _ = arena.advise(memmap2::Advice::HugePage);
     let mut rest = &mut arena[..];
-    for (index, (source, size)) in sources.iter().zip(&sizes).enumerate() {
+    for (source, size) in sources.iter().zip(&sizes) {
         let (own, after) = rest.split_at_mut(*size);
         rest = after;
         let tensor = source.tensor;
@@ -149,7 +149,7 @@ pub(crate) fn pack(team: &mut Team, sources: &[Source<'_>], mut done: impl FnMut
                 pack_row(tensor.format, tensor.row(row), lane, out);
             }
         });
-        done(index);
+        done(tensor);
     }
     let arena = Arc::new(arena.make_read_only()?);
     let mut start = 0;

@@ -176,6 +176,26 @@ impl Team {
         });
     }
 
+    /// Calls `job(row, part, other)` for the first `rows` rows of two matrices.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn rows_two<T: Send, U: Send>(
+        &mut self,
+        matrix: &mut [T],
+        stride: usize,
+        other: &mut [U],
+        other_stride: usize,
+        rows: usize,
+        per_chunk: usize,
+        job: impl Fn(usize, &mut [T], &mut [U]) + Sync,
+    ) {
+        assert!(rows * other_stride <= other.len(), "rows lie in the matrix");
+        let other = Parts::new(other);
+        self.rows(matrix, stride, rows, per_chunk, |row, part| {
+            // SAFETY: `rows` hands every row out once, and row ranges are disjoint.
+            job(row, part, unsafe { other.range(row * other_stride, other_stride) });
+        });
+    }
+
     /// Calls `job(scratch, stripe)` for all stripes of [`LANES`] columns in `range`, of a row-major matrix of `columns` columns; the last may be narrower.
     /// Every member has a scratch of its own.
     pub(crate) fn stripes<T: Send, S: Send>(
@@ -380,9 +400,7 @@ impl<T> Stripe<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::Team;
+    use super::*;
 
     #[test]
     fn every_chunk_runs_once_in_thousands_of_regions() {
@@ -414,6 +432,25 @@ mod tests {
             }
         });
         assert_eq!(matrix, (0..5 * 37).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn members_without_work_park_and_wake_for_the_next_region() {
+        let mut team = Team::new(3).unwrap();
+        for _ in 0..20 {
+            let shared = Arc::clone(&team.shared);
+            while !shared.parked[1..]
+                .iter()
+                .all(|parked| parked.load(Ordering::SeqCst))
+            {
+                thread::yield_now();
+            }
+            let count = AtomicUsize::new(0);
+            team.run(30, &|_, _| {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(count.load(Ordering::Relaxed), 30);
+        }
     }
 
     #[test]

@@ -285,7 +285,8 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
 
     #[inline(always)]
     fn pow2(self, x: __m512) -> __m512 {
-        // SAFETY: see above. `vscalefps` takes care of large and small exponents, so nothing is clamped; below -126 the result is subnormal or 0.
+        // SAFETY: see above. `vscalefps` takes care of large and small exponents, so nothing is clamped: below -126 the result is subnormal or 0, and
+        // 0 for -∞ too, though its fraction is NaN (the instruction's table of special cases).
         unsafe {
             let n = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
             _mm512_scalef_ps(self.pow2_fraction(_mm512_sub_ps(x, n)), n)
