@@ -124,7 +124,7 @@ fn vocabularies_that_tests_write_open_from_both_kinds_of_files() {
     std::fs::write(&tokenizer_json, vocabulary.json().to_string()).unwrap();
     let config = serde_json::json!({"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"});
     let json = Tokenizer::new(&TokenizerSource::Json { tokenizer_json, config }).unwrap();
-    let tiny = crate::testing::Tiny::default();
+    let tiny = crate::testing::TinyLlama::default();
     let path = folder.path().join("tiny.gguf");
     tiny.write_gguf(&path).unwrap();
     let gguf = Tokenizer::new(&crate::model::open(&path).unwrap().tokenizer).unwrap();
