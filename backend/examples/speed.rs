@@ -1,4 +1,4 @@
-//! Speed of the CPU device on a model file, without the engine: `cargo run --release -p codex-bridge-backend --example speed -- FILE [THREADS] [KV]`.
+//! Speed of the CPU device on a model file, without the engine: `cargo run --release -p codex-bridge-backend --example speed -- FILE [THREADS] [KV] [ONLY]`.
 //!
 //! Prints tokens a second for prompts of 512 and 4096 tokens and for decoding at short and long context, medians of five.
 
@@ -18,6 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .next()
         .map_or(Some(KvFormat::default()), |name| KvFormat::from_name(&name))
         .ok_or("kv is f32, f16 or bf16")?;
+    let only = arguments.next();
     let started = Instant::now();
     let model = model::open(&path)?;
     let opened = started.elapsed();
@@ -47,6 +48,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(len as f64 / started.elapsed().as_secs_f64())
     };
     let mut report = |name: &str, past: usize, len: usize, chunk: usize, times: usize| -> Result<(), Box<dyn std::error::Error>> {
+        if only.as_ref().is_some_and(|only| !name.starts_with(only)) {
+            return Ok(());
+        }
         let mut speeds = (0..times)
             .map(|_| run(past, len, chunk))
             .collect::<Result<Vec<_>, _>>()?;

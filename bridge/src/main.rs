@@ -4,16 +4,22 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use codex_bridge::{
-    cli::Args,
-    config::{Config, Environment, Error, Loaded, UpstreamConfig},
-    health_check, init, server, telemetry,
+    cli::{Args, Command},
+    config::{Config, Environment, Loaded, Places, UpstreamConfig},
+    health_check, init, inspect, pull,
+    server::{self, StartError},
+    telemetry,
+    upstream::bundled::{Fault, FaultKind},
 };
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// The statuses of `sysexits.h` that service managers know.
+const NOT_A_MODEL: u8 = 65;
+const NO_SUCH_MODEL: u8 = 66;
 const CANNOT_START: u8 = 69;
+const ENGINE_FAILED: u8 = 70;
 const WRONG_CONFIGURATION: u8 = 78;
 
 /// What ends the program early: a line for the user and a status for the caller.
@@ -30,7 +36,30 @@ fn main() -> ExitCode {
     }
 }
 
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        let status = match fault.kind {
+            FaultKind::Missing => NO_SUCH_MODEL,
+            FaultKind::Unusable => NOT_A_MODEL,
+            FaultKind::Unavailable => CANNOT_START,
+            FaultKind::Failed => ENGINE_FAILED,
+        };
+        Self(fault.message, status)
+    }
+}
+
 fn run(args: &Args) -> Result<ExitCode, Failure> {
+    match &args.command {
+        Some(Command::Pull { model }) => return runtime()?.block_on(fetch(model)),
+        Some(Command::Inspect { model, context }) => {
+            let places = Places::new(&Environment::of_process());
+            for line in inspect::run(model, *context, &places)? {
+                println!("{line}");
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        None => {}
+    }
     let loaded = args
         .sources(Environment::of_process())
         .load()
@@ -39,17 +68,31 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         println!("{:#}", loaded.effective);
         return Ok(ExitCode::SUCCESS);
     }
-    // One thread: an event crosses from the upstream's connection to the client's without waking another, which costs
-    // more than all the work on it. Big bodies are parsed beside it.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure(format!("no runtime: {error}"), CANNOT_START))?;
+    let runtime = runtime()?;
     match &args.init {
         _ if args.health => runtime.block_on(health(&loaded.config)),
         Some(directory) => runtime.block_on(initialise(args, directory, &loaded)),
         None => runtime.block_on(serve(loaded.config)),
     }
+}
+
+/// One thread: an event crosses from the upstream's connection to the client's without waking another, which costs more
+/// than all the work on it. Big bodies are parsed beside it, and the engine has threads of its own.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure(format!("no runtime: {error}"), CANNOT_START))
+}
+
+async fn fetch(model: &str) -> Result<ExitCode, Failure> {
+    let places = Places::new(&Environment::of_process());
+    let bar = pull::Bar::stderr();
+    let path = pull::pull(model, &places, &move |step| bar.show(step))
+        .await
+        .map_err(|error| Fault::from(&error))?;
+    println!("{}", path.display());
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn health(config: &Config) -> Result<ExitCode, Failure> {
@@ -72,7 +115,11 @@ async fn initialise(
     let wishes = init::Wishes {
         directory: directory.to_owned(),
         force: args.force,
-        model: args.model.clone(),
+        model: match loaded.config.upstream {
+            UpstreamConfig::Http(_) => args.model.clone(),
+            // There it chooses the model and is in the configuration.
+            UpstreamConfig::Bundled(_) => None,
+        },
         context: args.context,
     };
     for line in init::run(&wishes, loaded)
@@ -85,16 +132,11 @@ async fn initialise(
 }
 
 async fn serve(config: Config) -> Result<ExitCode, Failure> {
-    if matches!(config.upstream, UpstreamConfig::Bundled) {
-        return Err(Failure(
-            Error::NoBundledEngine.to_string(),
-            WRONG_CONFIGURATION,
-        ));
-    }
     telemetry::init(&config.log)
         .map_err(|error| Failure(error.to_string(), WRONG_CONFIGURATION))?;
-    server::run(config)
-        .await
-        .map_err(|error| Failure(error.to_string(), CANNOT_START))?;
-    Ok(ExitCode::SUCCESS)
+    match server::run(config).await {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(StartError::Engine(fault)) => Err(fault.into()),
+        Err(error) => Err(Failure(error.to_string(), CANNOT_START)),
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+mod engine;
+
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, text},
     metrics::{
@@ -12,6 +14,9 @@ use prometheus_client::{
     },
     registry::Registry,
 };
+
+use self::engine::Figures;
+use crate::upstream::Bundled;
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -67,6 +72,15 @@ impl EncodeLabelValue for Action {
 
 impl Metrics {
     pub fn new() -> Self {
+        Self::registered(|_| {})
+    }
+
+    /// With what the bundled engine tells of itself whenever it is asked.
+    pub fn with_engine(engine: Bundled) -> Self {
+        Self::registered(|registry| registry.register_collector(Box::new(Figures(engine))))
+    }
+
+    fn registered(more: impl FnOnce(&mut Registry)) -> Self {
         // 1 ms to 17 min: a relayed model list at one end, a CPU prefill at the other.
         let seconds = || Histogram::new(exponential_buckets(0.001, 4.0, 11));
         let mut registry = Registry::with_prefix("codex_bridge");
@@ -107,6 +121,7 @@ impl Metrics {
             "Open client connections",
             metrics.connections.clone(),
         );
+        more(&mut registry);
         Self {
             registry: Arc::new(registry),
             ..metrics

@@ -3,7 +3,7 @@
 //! warp's filters route; the loop is ours, because warp's own sets no header timeout, waits for ever on an open stream
 //! when stopping, and takes any number of connections. A connection speaks HTTP/1.1, as Codex does to plain http.
 
-use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Instant};
+use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Instant};
 
 use tokio::{net::TcpListener, sync::oneshot};
 use url::Url;
@@ -14,7 +14,8 @@ use crate::{
     mcp::Relay,
     metrics::Metrics,
     upstream::{
-        NoBundledEngine, Upstream,
+        Upstream,
+        bundled::{Bundled, Fault, ModelInfo},
         client::{self, ClientError},
         probe::Probe,
     },
@@ -58,6 +59,8 @@ pub struct State {
     pub probe: Option<Probe>,
     pub mcp: Option<Relay>,
     started: Instant,
+    /// The same, in seconds since 1970.
+    started_unix: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -70,8 +73,9 @@ pub enum StartError {
     },
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The model was not there or could not be used, or the engine failed later.
     #[error(transparent)]
-    Bundled(#[from] NoBundledEngine),
+    Engine(#[from] Fault),
     #[error("cannot watch for stop signals: {0}")]
     Signals(io::Error),
 }
@@ -84,10 +88,11 @@ pub struct Server {
     state: Arc<State>,
 }
 
-/// Binds, says so, and serves until stopped by SIGTERM or SIGINT. A second signal ends it at once.
+/// Binds, says so, and serves until stopped by SIGTERM or SIGINT, or until the bundled engine fails. A second signal
+/// ends it at once.
 ///
 /// # Errors
-/// Whatever keeps it from serving; nothing after that.
+/// Whatever keeps it from serving, and the end of the engine.
 pub async fn run(config: Config) -> Result<(), StartError> {
     let manager = std::env::var_os("NOTIFY_SOCKET");
     let mut signals = StopSignals::new().map_err(StartError::Signals)?;
@@ -95,20 +100,47 @@ pub async fn run(config: Config) -> Result<(), StartError> {
     eprintln!("{}", server.ready_line());
     notify::tell(manager.as_deref(), notify::READY);
 
+    let engine = server.engine();
     let (stop, stopped) = oneshot::channel::<()>();
-    let two_signals = async {
-        signals.next().await;
-        notify::tell(manager.as_deref(), notify::STOPPING);
-        tracing::info!("stopping; open answers may still end");
-        drop(stop);
-        signals.next().await;
-        tracing::warn!("stopping at once");
+    let mut serving = pin!(server.serve(async { stopped.await.unwrap_or_default() }));
+    let fault = tokio::select! {
+        () = &mut serving => None,
+        () = signals.next() => None,
+        fault = run_engine(engine.as_ref()) => Some(fault),
+    };
+    notify::tell(manager.as_deref(), notify::STOPPING);
+    match &fault {
+        None => tracing::info!("stopping; open answers may still end"),
+        Some(fault) => tracing::error!("stopping: {fault}"),
+    }
+    drop(stop);
+    let in_order = async {
+        serving.await;
+        if let Some(engine) = engine {
+            engine.shutdown().await;
+        }
     };
     tokio::select! {
-        () = server.serve(async { stopped.await.unwrap_or_default() }) => {}
-        () = two_signals => {}
+        () = in_order => {}
+        () = signals.next() => tracing::warn!("stopping at once"),
     }
-    Ok(())
+    fault.map_or(Ok(()), |fault| Err(fault.into()))
+}
+
+/// Returns when the engine fails; without one, never.
+async fn run_engine(engine: Option<&Bundled>) -> Fault {
+    match engine {
+        Some(engine) => {
+            let began = Instant::now();
+            let ready = |model: &ModelInfo| {
+                for line in ready::engine_lines(engine.name(), model, began.elapsed()) {
+                    eprintln!("{line}");
+                }
+            };
+            engine.run(ready).await
+        }
+        None => std::future::pending().await,
+    }
 }
 
 impl Server {
@@ -139,6 +171,14 @@ impl Server {
         self.address
     }
 
+    /// The bundled engine, which somebody has to run.
+    pub fn engine(&self) -> Option<Bundled> {
+        match &self.state.upstream {
+            Upstream::Bundled(engine) => Some(engine.clone()),
+            Upstream::Http(_) => None,
+        }
+    }
+
     /// One line for people, and for programs that wait for it.
     pub fn ready_line(&self) -> String {
         ready::line(self.address, &self.state.config)
@@ -158,21 +198,24 @@ impl State {
                 let probe = Probe::new(client.clone(), upstream.clone());
                 (client, Some(probe))
             }
-            UpstreamConfig::Bundled => (client::plain()?, None),
+            UpstreamConfig::Bundled(_) => (client::plain()?, None),
+        };
+        let most = config.limits.max_response_bytes;
+        let upstream = Upstream::new(&config.upstream, client.clone(), most);
+        let metrics = match &upstream {
+            Upstream::Bundled(engine) => Metrics::with_engine(engine.clone()),
+            Upstream::Http(_) => Metrics::new(),
         };
         Ok(Self {
-            upstream: Upstream::new(
-                &config.upstream,
-                client.clone(),
-                config.limits.max_response_bytes,
-            )?,
+            upstream,
             mcp: config.mcp_proxy.clone().map(Relay::new).transpose()?,
             client,
-            metrics: Metrics::new(),
+            metrics,
             draining: Drain::new(),
             probe,
             config,
             started: Instant::now(),
+            started_unix: responses::now_unix(),
         })
     }
 }
@@ -181,7 +224,7 @@ impl State {
 fn upstream_name(upstream: &UpstreamConfig) -> &str {
     match upstream {
         UpstreamConfig::Http(upstream) => without_slash(&upstream.base_url),
-        UpstreamConfig::Bundled => "bundled",
+        UpstreamConfig::Bundled(_) => "bundled",
     }
 }
 

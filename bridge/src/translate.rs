@@ -50,7 +50,7 @@ pub struct Capabilities {
     pub vision: bool,
     /// The chat template takes several calls in one assistant turn.
     pub parallel_calls: bool,
-    /// Takes a custom tool's grammar as `x_grammar` on the function.
+    /// Takes a custom tool's grammar in the field [`protocol::tool::GRAMMAR_FIELD`] of the function.
     pub custom_grammar: bool,
 }
 

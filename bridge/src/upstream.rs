@@ -1,9 +1,10 @@
 //! The model server behind the bridge.
 //!
-//! [`Upstream`] is an enum and not a trait: there are two kinds. The second, the bundled engine, joins with the engine
-//! itself (`upstream/bundled.rs`); until then the configuration refuses it.
+//! [`Upstream`] is an enum and not a trait: there are two kinds, a server reached over HTTP and the engine inside this
+//! program. Both answer with the text of an event stream in the Responses dialect.
 
 mod answer;
+pub mod bundled;
 pub mod client;
 mod direct;
 pub mod http;
@@ -20,6 +21,7 @@ use crate::config::UpstreamConfig;
 
 pub use self::{
     answer::Answer,
+    bundled::Bundled,
     http::{Http, Target},
     probe::Detected,
 };
@@ -28,30 +30,20 @@ pub use self::{
 #[derive(Debug, Clone)]
 pub enum Upstream {
     Http(Http),
+    Bundled(Bundled),
 }
 
-/// The bundled engine was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the bundled engine is not part of this release; give an upstream such as http://127.0.0.1:8080/v1"
-)]
-pub struct NoBundledEngine;
-
 impl Upstream {
-    /// # Errors
-    /// The bundled engine, which the configuration refuses before this.
     pub fn new(
         config: &UpstreamConfig,
         client: reqwest::Client,
         max_response_bytes: usize,
-    ) -> Result<Self, NoBundledEngine> {
+    ) -> Self {
         match config {
-            UpstreamConfig::Http(settings) => Ok(Self::Http(Http::new(
-                client,
-                settings.clone(),
-                max_response_bytes,
-            ))),
-            UpstreamConfig::Bundled => Err(NoBundledEngine),
+            UpstreamConfig::Http(settings) => {
+                Self::Http(Http::new(client, settings.clone(), max_response_bytes))
+            }
+            UpstreamConfig::Bundled(settings) => Self::Bundled(Bundled::new(settings.clone())),
         }
     }
 }
@@ -67,6 +59,10 @@ pub enum SendError {
         message: String,
         retry_after: Option<HeaderValue>,
     },
+    #[error("the model is not ready: {message}")]
+    Starting { message: String },
+    #[error("the engine is not running: {message}")]
+    Stopped { message: String },
     #[error("the model server at {address} did not answer in time")]
     TimedOut { address: String },
     /// No repetition makes this server answer as it must.
@@ -86,7 +82,10 @@ pub enum SendError {
 impl SendError {
     /// Waiting may help: nobody listens yet, or the model is still being loaded.
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Loading { .. })
+        matches!(
+            self,
+            Self::Unreachable { .. } | Self::Loading { .. } | Self::Starting { .. }
+        )
     }
 
     /// As a client is told it, in an answer or inside a stream.
@@ -97,6 +96,8 @@ impl SendError {
             Self::Unusable { .. } => ours(ErrorKind::InvalidRequest, INVALID_PROMPT),
             Self::Unreachable { .. }
             | Self::Loading { .. }
+            | Self::Starting { .. }
+            | Self::Stopped { .. }
             | Self::TimedOut { .. }
             | Self::Broken { .. } => ours(ErrorKind::Server, SERVER_ERROR),
         }

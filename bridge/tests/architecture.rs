@@ -9,8 +9,7 @@ use serde_json::Value;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-#[test]
-fn crates_depend_one_way() {
+fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args([
             "metadata",
@@ -22,7 +21,12 @@ fn crates_depend_one_way() {
         .current_dir(ROOT)
         .output()
         .expect("cargo runs");
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON");
+    serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON")
+}
+
+#[test]
+fn crates_depend_one_way() {
+    let metadata = metadata();
     let packages = metadata["packages"].as_array().expect("packages");
     let own = |name: &Value| {
         let name = name.as_str().unwrap_or_default();
@@ -48,6 +52,8 @@ fn crates_depend_one_way() {
         ("backend", "kernels-sim"),
         ("kernels-sim", "kernels"),
         ("e2e", "protocol"),
+        // Its own tests, with the feature `testing`.
+        ("backend", "backend"),
     ];
     let stray: Vec<_> = edges
         .iter()
@@ -58,6 +64,63 @@ fn crates_depend_one_way() {
         edges.contains(&(String::new(), "protocol".to_owned())),
         "{edges:?}"
     );
+    assert!(stray.is_empty(), "{stray:?}");
+}
+
+/// Normal dependencies, those of tests apart.
+fn dependencies_of(metadata: &Value, package: &str) -> BTreeSet<String> {
+    let packages = metadata["packages"].as_array().expect("packages");
+    let package = packages
+        .iter()
+        .find(|found| found["name"] == package)
+        .expect("the package");
+    package["dependencies"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|dependency| dependency["kind"].is_null())
+        .filter_map(|dependency| dependency["name"].as_str())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_engine_knows_neither_http_nor_configuration_files() {
+    let metadata = metadata();
+    for (package, forbidden) in [
+        (
+            "codex-bridge-backend",
+            &["warp", "hyper", "reqwest", "http", "config", "clap", "toml"][..],
+        ),
+        (
+            "codex-bridge-protocol",
+            &["warp", "hyper", "reqwest", "http", "config", "tokio"],
+        ),
+    ] {
+        let found = dependencies_of(&metadata, package);
+        assert!(found.contains("serde_json"), "{found:?}");
+        for name in forbidden {
+            assert!(!found.contains(*name), "{package} depends on {name}");
+        }
+    }
+}
+
+#[test]
+fn one_module_of_the_bridge_names_the_engine() {
+    let source = Path::new(ROOT).join("bridge/src");
+    let mut namers = BTreeSet::new();
+    for file in rust_files(&source) {
+        let text = fs::read_to_string(&file).expect("a readable source file");
+        if text.contains("backend::") || text.contains("codex_bridge_backend") {
+            let place = file.strip_prefix(&source).expect("below the source");
+            namers.insert(place.display().to_string());
+        }
+    }
+    let stray: Vec<_> = namers
+        .iter()
+        .filter(|place| !place.starts_with("upstream/bundled"))
+        .collect();
+    assert!(namers.contains("upstream/bundled.rs"), "{namers:?}");
     assert!(stray.is_empty(), "{stray:?}");
 }
 

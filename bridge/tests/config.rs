@@ -4,8 +4,9 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use codex_bridge::config::{
-    Config, Environment, Exclusion, Flags, Loaded, LogFormat, NamespacedTool, PhasePolicy, Sources,
-    SystemMessages, UnknownTools, UpstreamConfig, UpstreamKind,
+    Config, Device, Environment, Exclusion, Flags, KvCache, Loaded, LogFormat, NamespacedTool,
+    PhasePolicy, Sources, SystemMessages, ToolsMode, UnknownTools, UpstreamConfig, UpstreamKind,
+    WarmStart,
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -190,7 +191,7 @@ fn flags_win_over_variables_and_variables_over_the_file() {
     assert_eq!(settings(Flags::default()), json!(["localhost", 2, log]));
     let flags = Flags {
         listen: Some(("::1".to_owned(), 3)),
-        upstream: None,
+        ..Flags::default()
     };
     assert_eq!(settings(flags), json!(["::1", 3, log]));
 }
@@ -245,8 +246,8 @@ fn a_variable_is_read_as_the_kind_its_key_wants() {
         (
             "CODEX_BRIDGE__UPSTREAM__BUNDLED__MODEL",
             "m.gguf",
-            "/upstream",
-            json!({"bundled": {"model": "m.gguf"}}),
+            "/upstream/bundled/model",
+            json!("m.gguf"),
         ),
     ] {
         let effective = load("a.json", "{}", &[(variable, text)], Flags::default()).effective;
@@ -263,8 +264,8 @@ fn a_higher_layers_upstream_never_gets_the_key_of_a_lower_one() {
     let file =
         r#"{"upstream": {"baseUrl": "http://a/v1", "apiKey": "k-a", "connectTimeout": "3s"}}"#;
     let flags = |url: &str| Flags {
-        listen: None,
         upstream: Some(url.to_owned()),
+        ..Flags::default()
     };
     let upstream = |variables: &[(&str, &str)], flags| {
         load("a.json", file, variables, flags).effective["upstream"].take()
@@ -273,7 +274,11 @@ fn a_higher_layers_upstream_never_gets_the_key_of_a_lower_one() {
         upstream(&[], flags("http://b")),
         json!({"baseUrl": "http://b", "kind": "auto", "connectTimeout": "10s", "idleTimeout": "30m", "waitForReady": "1m"})
     );
-    assert_eq!(upstream(&[], flags("bundled")), json!({"bundled": {}}));
+    assert_eq!(upstream(&[], flags("bundled"))["baseUrl"], Value::Null);
+    assert_eq!(
+        upstream(&[], flags("bundled"))["bundled"]["model"],
+        "smollm2-135m"
+    );
     // A table is merged key by key, and one way to give the key replaces the other.
     let variables = [
         ("CODEX_BRIDGE__UPSTREAM__API_KEY_ENV", "KEY"),
@@ -359,4 +364,101 @@ fn loopback_needs_no_key() {
             normal
         );
     }
+}
+
+#[test]
+fn the_bundled_engine_with_all_defaults_is_what_runs_when_nothing_is_said() {
+    let variables = environment(&[("HOME", "/home/a"), ("HF_ENDPOINT", "http://mirror")]);
+    let loaded = Sources {
+        environment: variables,
+        ..Sources::default()
+    }
+    .load()
+    .unwrap();
+    let UpstreamConfig::Bundled(engine) = loaded.config.upstream else {
+        panic!("the bundled engine is the default");
+    };
+    assert_eq!(
+        (
+            engine.model.as_str(),
+            engine.device,
+            engine.context_length,
+            engine.max_batch,
+            engine.max_queue
+        ),
+        ("smollm2-135m", Device::Auto, None, 8, 64)
+    );
+    assert_eq!(
+        (
+            engine.threads,
+            engine.kv_cache,
+            engine.tools,
+            engine.wait_for_ready
+        ),
+        (
+            None,
+            KvCache::Auto,
+            ToolsMode::Auto,
+            Some(Duration::from_secs(600))
+        )
+    );
+    assert_eq!(
+        engine.warm_start,
+        Some(WarmStart {
+            folder: "/home/a/.cache/codex-bridge/warm-start".into(),
+            max_bytes: 4 << 30
+        })
+    );
+    assert_eq!(engine.places.hugging_face.as_deref(), Some("http://mirror"));
+    assert_eq!(
+        (
+            loaded.config.listen.host.as_str(),
+            loaded.config.listen.port
+        ),
+        ("127.0.0.1", 10901)
+    );
+}
+
+#[test]
+fn the_model_comes_from_the_flag_before_the_variable_before_the_file() {
+    let model = |file: &str, variables: &[(&str, &str)], model: Option<&str>| {
+        let flags = Flags {
+            model: model.map(str::to_owned),
+            ..Flags::default()
+        };
+        let loaded = load("a.toml", file, variables, flags);
+        loaded.effective["upstream"]["bundled"]["model"].clone()
+    };
+    let file = "[upstream.bundled]\nmodel = \"file.gguf\"\nmax_batch = 2\n";
+    let variable = ("CODEX_BRIDGE__UPSTREAM__BUNDLED__MODEL", "variable.gguf");
+    assert_eq!(model(file, &[], None), "file.gguf");
+    assert_eq!(model(file, &[variable], None), "variable.gguf");
+    assert_eq!(model(file, &[variable], Some("flag.gguf")), "flag.gguf");
+    assert_eq!(model("", &[], Some("flag.gguf")), "flag.gguf");
+    // What else the file says of the engine holds, unless the flag replaces the upstream as a whole.
+    let loaded = load(
+        "a.toml",
+        file,
+        &[],
+        Flags {
+            model: Some("flag.gguf".to_owned()),
+            ..Flags::default()
+        },
+    );
+    assert_eq!(loaded.effective["upstream"]["bundled"]["maxBatch"], 2);
+    let loaded = load(
+        "a.toml",
+        file,
+        &[],
+        Flags {
+            model: Some("flag.gguf".to_owned()),
+            upstream: Some("bundled".to_owned()),
+            ..Flags::default()
+        },
+    );
+    assert_eq!(loaded.effective["upstream"]["bundled"]["maxBatch"], 8);
+    assert_eq!(
+        loaded.effective["upstream"]["bundled"]["model"],
+        "flag.gguf"
+    );
 }

@@ -176,11 +176,68 @@ fn the_upstream() {
             json!({"upstream": {"baseUrl": "http://h", "idle_timeout": -5}}),
             format!("upstream.idle_timeout: -5; {TIME_OR_OFF}"),
         ),
-        (
-            json!({"upstream": {"bundled": {"contextLength": "8k"}}}),
+    ]);
+}
+
+#[test]
+fn the_bundled_engine() {
+    let device = "\"auto\" or \"cpu\" is allowed; CUDA is not in this release";
+    let batch = "a whole number from 1 to 1024 is allowed";
+    let kv_cache = "\"auto\", \"f32\", \"f16\", \"bf16\" or \"q8\" is allowed";
+    let tools = "\"auto\", \"full\", \"compact\" or \"off\" is allowed";
+    let model = "a path, an alias, hf:owner/repo/file or pip:package==version/file is allowed";
+    let line = |key: &str, value: Value, expected: String| {
+        (json!({"upstream": {"bundled": {key: value}}}), expected)
+    };
+    check(&[
+        line(
+            "contextLength",
+            json!("8k"),
             "upstream.bundled.contextLength: \"8k\"; a whole number of tokens above 0 is allowed".into(),
         ),
+        line(
+            "context_length",
+            json!(0),
+            "upstream.bundled.context_length: 0; a whole number of tokens above 0 is allowed".into(),
+        ),
+        line("device", json!("cuda:0"), format!("upstream.bundled.device: \"cuda:0\"; {device}")),
+        line("maxBatch", json!(1025), format!("upstream.bundled.maxBatch: 1025; {batch}")),
+        line("max_batch", json!(0), format!("upstream.bundled.max_batch: 0; {batch}")),
+        line("threads", json!(5000), format!("upstream.bundled.threads: 5000; {batch}")),
+        line("kvCache", json!("fp8"), format!("upstream.bundled.kvCache: \"fp8\"; {kv_cache}")),
+        line("tools", json!("short"), format!("upstream.bundled.tools: \"short\"; {tools}")),
+        line("warmStart", json!("yes"), "upstream.bundled.warmStart: \"yes\"; true or false is allowed".into()),
+        line("warmStartBytes", json!(0), format!("upstream.bundled.warmStartBytes: 0; {BYTES}")),
+        line("waitForReady", json!("long"), format!("upstream.bundled.waitForReady: \"long\"; {TIME_OR_OFF}")),
+        line("model", json!(""), format!("upstream.bundled.model: \"\"; {model}")),
+        line(
+            "contextlength",
+            json!(1),
+            "upstream.bundled.contextlength: unknown key; did you mean `upstream.bundled.contextLength`?".into(),
+        ),
     ]);
+}
+
+#[test]
+fn a_model_beside_a_server() {
+    let flags = Flags {
+        model: Some("m.gguf".to_owned()),
+        ..Flags::default()
+    };
+    assert_eq!(
+        fault("a.json", r#"{"upstream": "http://h/v1"}"#, &[], flags),
+        "--model: upstream.bundled.model: \"m.gguf\" beside an HTTP upstream, which serves its own model; \
+         a model of the bundled engine is allowed; `--upstream bundled` chooses it"
+    );
+    let flags = Flags {
+        model: Some(" ".to_owned()),
+        ..Flags::default()
+    };
+    assert_eq!(
+        fault("a.json", "{}", &[], flags),
+        "--model: upstream.bundled.model: \" \"; a path, an alias, hf:owner/repo/file or \
+         pip:package==version/file is allowed"
+    );
 }
 
 #[test]
@@ -310,15 +367,15 @@ fn a_variable_is_named() {
 fn a_flag_is_named() {
     let flags = Flags {
         listen: Some(("a b".to_owned(), 1)),
-        upstream: None,
+        ..Flags::default()
     };
     assert_eq!(
         fault("a.json", "{}", &[], flags),
         format!("--listen: listen.host: \"a b\"; {HOST}")
     );
     let flags = Flags {
-        listen: None,
         upstream: Some("h:8080".to_owned()),
+        ..Flags::default()
     };
     assert_eq!(
         fault("a.json", "{}", &[], flags),

@@ -1,11 +1,6 @@
 //! The built `codex-bridge`, as a user starts it: a configuration file, a free port, and its ready line.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::ExitStatus,
-    time::Duration,
-};
+use std::{env, fs, path::PathBuf, process::ExitStatus, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -24,8 +19,9 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 pub struct Bridge {
     child: Child,
     origin: String,
-    /// Holds the configuration file.
-    _folder: Option<TempDir>,
+    /// Hold the configuration file, and what else the bridge needs.
+    #[expect(dead_code, reason = "kept only to be removed afterwards")]
+    folders: Vec<TempDir>,
 }
 
 impl Bridge {
@@ -39,22 +35,24 @@ impl Bridge {
         let path = folder.path().join("bridge.json");
         fs::write(&path, config.to_string())?;
         let bridge = Self::spawn(&["--listen", "127.0.0.1:0", &path.to_string_lossy()]).await?;
-        Ok(Self {
-            _folder: Some(folder),
-            ..bridge
-        })
+        Ok(bridge.holding(folder))
     }
 
     /// Starts it with these arguments.
     pub async fn spawn(arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(binary()?);
         command.args(arguments);
+        Self::started(command).await
+    }
+
+    /// Starts a prepared command of it, and waits until it listens.
+    pub async fn started(command: Command) -> Result<Self> {
         let child = Child::spawn("codex-bridge", command)?;
         let origin = child.wait_for(START_LIMIT, ready).await?;
         Ok(Self {
             child,
             origin,
-            _folder: None,
+            folders: Vec::new(),
         })
     }
 
@@ -70,6 +68,40 @@ impl Bridge {
 
     pub fn log(&self) -> String {
         self.child.log()
+    }
+
+    pub fn pid(&self) -> Option<u32> {
+        self.child.pid()
+    }
+
+    /// Waits until its log contains what `find` looks for.
+    pub async fn wait_for<T>(
+        &self,
+        limit: Duration,
+        find: impl Fn(&str) -> Option<T>,
+    ) -> Result<T> {
+        self.child.wait_for(limit, find).await
+    }
+
+    /// SIGTERM, without waiting for the end.
+    pub fn terminate(&self) {
+        self.child.terminate();
+    }
+
+    /// Waits for its own end.
+    pub async fn ended(self) -> Result<ExitStatus> {
+        self.child.wait(STOP_LIMIT).await
+    }
+
+    /// SIGKILL.
+    pub async fn kill(self) -> Result<()> {
+        self.child.kill().await
+    }
+
+    /// Keeps a folder for as long as the bridge runs.
+    pub fn holding(mut self, folder: TempDir) -> Self {
+        self.folders.push(folder);
+        self
     }
 
     /// SIGTERM, as a service manager does it.
@@ -125,21 +157,4 @@ fn ready(log: &str) -> Option<String> {
         "http://{}",
         rest.split(|sign| !authority(sign)).next()?
     ))
-}
-
-/// Writes the files of `codex-bridge --init` into `folder`.
-pub async fn init(folder: &Path, arguments: &[&str]) -> Result<()> {
-    let mut command = Command::new(binary()?);
-    command.arg("--init").arg(folder).args(arguments);
-    let output = command
-        .output()
-        .await
-        .with_context(|| format!("start {command:?}"))?;
-    ensure!(
-        output.status.success(),
-        "{command:?} ended with {}: {}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(())
 }

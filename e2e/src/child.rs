@@ -114,6 +114,30 @@ impl Child {
         }
     }
 
+    /// SIGKILL: what no process can prepare for. Returns when it is gone.
+    pub async fn kill(mut self) -> Result<()> {
+        self.process.start_kill()?;
+        self.process.wait().await?;
+        Ok(())
+    }
+
+    /// SIGTERM, without waiting.
+    pub fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// Waits for the end, and tells how it ended.
+    pub async fn wait(mut self, limit: Duration) -> Result<ExitStatus> {
+        match time::timeout(limit, self.process.wait()).await {
+            Ok(status) => Ok(status?),
+            Err(_) => bail!(
+                "{} still ran after {limit:?}; it printed:\n{}",
+                self.name,
+                self.log()
+            ),
+        }
+    }
+
     /// `kill(1)` on this very process; the standard library can only send SIGKILL.
     fn signal(&self, signal: &str) {
         if let Some(pid) = self.pid() {

@@ -1,4 +1,5 @@
-//! The built `codex-bridge` between the real Codex CLI and a real or scripted model server.
+//! The built `codex-bridge` with the real Codex CLI before it, and behind it a model server, real or scripted, or nothing:
+//! then its own engine answers.
 //!
 //! A scenario (`tests/*.rs`, one a file) starts three parts and then looks at both ends: what the model server was
 //! asked, and what Codex did with the answer.
@@ -6,6 +7,7 @@
 //! ```text
 //! codex::Codex ──HTTP──> bridge::Bridge ──HTTP──> script::Upstream   (answers chosen by the test, chunk by chunk)
 //!  real binary            built binary      or──> llama::Llama       (real llama.cpp server)
+//!                                           or    engine             (the bundled engine, in the same process)
 //!      └───MCP, stdio or Streamable HTTP──> mcp::Fixture
 //! ```
 //!
@@ -19,6 +21,7 @@ pub mod bridge;
 pub mod child;
 pub mod client;
 pub mod codex;
+pub mod engine;
 pub mod event;
 pub mod gguf;
 pub mod install;

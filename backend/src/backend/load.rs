@@ -1,6 +1,10 @@
 //! From options to a running engine, cheapest checks first.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use super::{
     BackendOptions, DeviceChoice, Inner, KvCache, LoadError, ModelInfo, cores, pool::Pool,
@@ -95,6 +99,7 @@ pub(super) fn load(options: &BackendOptions) -> Result<Inner, LoadError> {
         pool: Arc::new(pool),
         counters: Arc::new(Counters::default()),
         info,
+        stopped: AtomicBool::new(false),
     })
 }
 

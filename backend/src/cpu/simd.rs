@@ -144,7 +144,6 @@ pub(crate) trait Simd: Copy + Send + Sync + fmt::Debug + 'static {
     fn store(self, x: Self::F, out: &mut [f32; 16]);
     /// IEEE half precision, as bits.
     fn load_f16(self, x: &[u16; 16]) -> Self::F;
-    fn store_f16(self, x: Self::F, out: &mut [u16; 16]);
     fn load_bf16(self, x: &[u16; 16]) -> Self::F;
     /// Rounds to nearest, ties to even.
     fn store_bf16(self, x: Self::F, out: &mut [u16; 16]);
@@ -167,7 +166,6 @@ pub(crate) trait Simd: Copy + Send + Sync + fmt::Debug + 'static {
     /// `2^x` for `-126 <= x <= 127`.
     fn exp2(self, x: Self::I) -> Self::F;
     fn zero_i(self) -> Self::I;
-    fn store_i(self, x: Self::I, out: &mut [i32; 16]);
     /// The low byte of each lane.
     fn store_i8(self, x: Self::I, out: &mut [i8; 16]);
 

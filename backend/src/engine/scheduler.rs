@@ -244,7 +244,8 @@ impl Scheduler {
             pages += self.cost.more(done, pending.min(PAGE_TOKENS));
             pages > seconds
         });
-        ids.truncate(afforded.unwrap_or(ids.len()).max(1));
+        let afforded = afforded.unwrap_or(ids.len()).max(1);
+        ids.truncate(afforded.min(trusted / PAGE_TOKENS));
         // The shortest first: what they leave of their share goes to the longer ones.
         ids.sort_by_key(|&id| self.at(id).map_or(0, |s| s.pending()));
         for (index, &id) in ids.iter().enumerate() {

@@ -52,6 +52,7 @@ pub(super) struct Sequence {
     fresh: Vec<Sampled>,
     /// Prompt tokens of the last progress that was sent.
     reported: Option<usize>,
+    has_sent_tokens: bool,
     outputs: mpsc::Sender<Output>,
     slot: Option<Slot>,
 }
@@ -114,6 +115,7 @@ impl Sequence {
             end_tokens: request.end_tokens,
             fresh: Vec::new(),
             reported: None,
+            has_sent_tokens: false,
             outputs,
             tokens: request.prompt,
             slot: Some(slot),
@@ -312,16 +314,16 @@ impl Sequence {
         Ok(())
     }
 
+    /// Tells the constraint of a token; what it said of the place before is then out of date.
     fn accept(&mut self, token: u32) -> Result<(), Finish> {
-        let accepted = match &mut self.grammar {
-            Grammar::Off | Grammar::Away => return Ok(()),
-            Grammar::Ready(constraint, _) | Grammar::Ask(constraint) => constraint.accept(token),
+        let grammar = std::mem::replace(&mut self.grammar, Grammar::Away);
+        let (Grammar::Ready(mut constraint, _) | Grammar::Ask(mut constraint)) = grammar else {
+            self.grammar = grammar;
+            return Ok(());
         };
-        accepted.map_err(|error| Finish::Failed(error.to_string()))?;
-        if let Grammar::Ready(constraint, _) = std::mem::replace(&mut self.grammar, Grammar::Away) {
-            self.grammar = Grammar::Ask(constraint);
-        }
-        Ok(())
+        let accepted = constraint.accept(token);
+        self.grammar = Grammar::Ask(constraint);
+        accepted.map_err(|error| Finish::Failed(error.to_string()))
     }
 
     /// Throws away what was computed. What was generated stays, as a longer prompt.
@@ -336,10 +338,7 @@ impl Sequence {
     pub(super) fn send_progress(&mut self) {
         let done = self.done.min(self.prompt);
         let news = self.reported.is_none_or(|reported| reported < done);
-        if self.usage.generated > self.fresh.len()
-            || !news
-            || self.outputs.capacity() <= ROOM_FOR_STEP
-        {
+        if self.has_sent_tokens || !news || self.outputs.capacity() <= ROOM_FOR_STEP {
             return;
         }
         self.reported = Some(done);
@@ -354,6 +353,7 @@ impl Sequence {
     pub(super) fn flush(&mut self) {
         if !self.fresh.is_empty() {
             let tokens = std::mem::take(&mut self.fresh);
+            self.has_sent_tokens = true;
             self.send(Output::Tokens(tokens));
         }
     }
@@ -365,6 +365,7 @@ impl Sequence {
 
     pub(super) fn finish(mut self, reason: Finish) {
         self.give_up_slot();
+        self.send_progress();
         self.flush();
         self.send(Output::Finished {
             reason,

@@ -30,6 +30,7 @@ impl Worker {
         let start = self.clock.now();
         let work = self.scheduler.plan(&mut *self.device)?;
         let has_work = self.scheduler.running.iter().any(|s| s.turn.take > 0);
+        self.publish();
         if has_work {
             self.forward()?;
             self.fetch_masks();
@@ -43,7 +44,9 @@ impl Worker {
             *recent = (recent.0 * RECENT, recent.1 * RECENT + seconds);
         }
         let has_news = self.has_ended();
-        self.publish();
+        if has_work {
+            self.publish();
+        }
         self.send();
         Ok(has_work || has_news)
     }

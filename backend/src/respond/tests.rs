@@ -22,7 +22,7 @@ use crate::{
     model::{GgufVocabulary, TokenizerSource},
     parse::ParserOptions,
     sample::{Sampled, SamplingParams},
-    testing::{Kind, Vocabulary},
+    testing::{Kind, Vocabulary, events::keeps_the_laws},
     tokenizer::Tokenizer,
 };
 
@@ -212,69 +212,7 @@ impl Case {
         while let Some(event) = responding.next().await {
             events.push(event);
         }
-        laws::keeps_the_laws(&events);
+        keeps_the_laws(&events);
         events
     }
-}
-
-/// What a stream says, short: one line an event.
-pub(super) fn lines(events: &[Event]) -> Vec<String> {
-    let short = |event: &Event| {
-        let kind = event["type"]
-            .as_str()
-            .unwrap()
-            .trim_start_matches("response.")
-            .to_owned();
-        let text = |key: &str| event.get(key).and_then(Value::as_str).map(str::to_owned);
-        let mut line = kind;
-        if let Some(index) = event.get("output_index") {
-            line += &format!(" {index}");
-        }
-        if let Some(item) = event.get("item") {
-            for key in ["type", "status", "name", "arguments", "phase"] {
-                if let Some(value) = item.get(key).and_then(Value::as_str) {
-                    line += &format!(" {key}={value}");
-                }
-            }
-        }
-        for key in ["delta", "text", "arguments"] {
-            if let Some(text) = text(key) {
-                line += &format!(" {text:?}");
-            }
-        }
-        if let Some(part) = event.get("part") {
-            line += &format!(
-                " {} {:?}",
-                part["type"].as_str().unwrap(),
-                part["text"].as_str().unwrap()
-            );
-        }
-        if let Some(progress) = event.get("prompt_progress") {
-            line += &format!(" {progress}");
-        }
-        line
-    };
-    events.iter().map(short).collect()
-}
-
-/// As [`lines`], neighbouring deltas of one item joined.
-pub(super) fn joined(events: &[Event]) -> Vec<String> {
-    let mut out: Vec<Event> = Vec::new();
-    for event in events {
-        if let (Some(delta), Some(last)) =
-            (event.get("delta").and_then(Value::as_str), out.last_mut())
-            && last["type"] == event["type"]
-            && last["item_id"] == event["item_id"]
-        {
-            let longer = last["delta"].as_str().unwrap().to_owned() + delta;
-            last.insert("delta".into(), longer.into());
-            continue;
-        }
-        out.push(event.clone());
-    }
-    lines(&out)
-}
-
-pub(super) fn response(events: &[Event]) -> &Value {
-    &events.last().unwrap()["response"]
 }

@@ -1,12 +1,12 @@
 //! What several keys mean together; the last step before a [`Config`] exists.
 
-use std::{net::IpAddr, num::NonZeroUsize};
+use std::{net::IpAddr, num::NonZeroUsize, path::PathBuf};
 
 use tracing_subscriber::EnvFilter;
 
 use super::{
-    Config, Exclusion, HttpUpstream, Limits, Listen, Log, NamespacedTool, Policy, Secret,
-    UpstreamConfig,
+    BundledUpstream, Config, Exclusion, HttpUpstream, Limits, Listen, Log, NamespacedTool, Places,
+    Policy, Secret, UpstreamConfig, WarmStart,
     error::Fault,
     file::{self, File},
     keys,
@@ -16,6 +16,8 @@ use super::{
 
 /// More would overflow the counter behind it.
 const MOST_CONNECTIONS: usize = 1_000_000;
+/// Of threads and of sequences side by side: far beyond any machine, and still harmless to plan for.
+const MOST_THREADS: usize = 1024;
 
 pub(super) fn config(file: File, environment: &Environment) -> Result<Config, Fault> {
     Ok(Config {
@@ -23,7 +25,9 @@ pub(super) fn config(file: File, environment: &Environment) -> Result<Config, Fa
         limits: limits(&file.limits, file.max_request_body_bytes.get())?,
         upstream: match file.upstream {
             file::Upstream::Http(http) => UpstreamConfig::Http(upstream(http, environment)?),
-            file::Upstream::Bundled(_) => UpstreamConfig::Bundled,
+            file::Upstream::Bundled(engine) => {
+                UpstreamConfig::Bundled(bundled(engine, environment)?)
+            }
         },
         mcp_proxy: file
             .mcp_proxy
@@ -126,6 +130,43 @@ fn upstream(http: file::Http, environment: &Environment) -> Result<HttpUpstream,
         connect_timeout: http.connect_timeout.0,
         idle_timeout: http.idle_timeout.0,
         wait_for_ready: http.wait_for_ready.0,
+    })
+}
+
+fn bundled(engine: file::Bundled, environment: &Environment) -> Result<BundledUpstream, Fault> {
+    let places = Places::new(environment);
+    let at_most = |key: &str, most: usize, value: NonZeroUsize| {
+        let path = format!("upstream.bundled.{key}");
+        match value.get() {
+            value if value <= most => Ok(value),
+            value => Err(Fault::new(&path, value.to_string(), described(&path))),
+        }
+    };
+    let folder = match engine.warm_start_dir {
+        Some(folder) => Some(PathBuf::from(folder.0)),
+        None => places.warm_start.clone(),
+    };
+    Ok(BundledUpstream {
+        model: engine.model.0,
+        device: engine.device,
+        context_length: engine.context_length.map(NonZeroUsize::get),
+        max_batch: at_most("max_batch", MOST_THREADS, engine.max_batch)?,
+        max_queue: at_most("max_queue", MOST_CONNECTIONS, engine.max_queue)?,
+        threads: engine
+            .threads
+            .map(|threads| at_most("threads", MOST_THREADS, threads))
+            .transpose()?,
+        kv_cache: engine.kv_cache,
+        tools: engine.tools,
+        // Without a home there is no place for it, and nothing that would need it.
+        warm_start: folder
+            .filter(|_| engine.warm_start)
+            .map(|folder| WarmStart {
+                folder,
+                max_bytes: engine.warm_start_bytes.get(),
+            }),
+        wait_for_ready: engine.wait_for_ready.0,
+        places,
     })
 }
 

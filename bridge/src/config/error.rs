@@ -27,12 +27,6 @@ pub enum Error {
     #[error("{name}: {problem}; text is allowed")]
     Variable { name: String, problem: &'static str },
 
-    #[error(
-        "upstream: \"bundled\" is the default, but the bundled engine is not in this release; \
-         name a server with `--upstream http://127.0.0.1:8080/v1` or the configuration key `upstream`"
-    )]
-    NoBundledEngine,
-
     /// The layers cannot be put together; never the user's fault.
     #[error("configuration: {0}")]
     Merge(String),

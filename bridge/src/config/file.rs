@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 
 use super::{
     LogFormat, PhasePolicy, SystemMessages, UnknownTools, UpstreamKind,
+    bundled::{Device, KvCache, ToolsMode},
     values::{BaseUrl, Host, KeyText, Origin, Span, SpanOrOff, Text, Word},
 };
 
@@ -20,7 +21,6 @@ use super::{
 pub(super) struct File {
     pub(super) listen: Listen,
     pub(super) max_request_body_bytes: NonZeroU64,
-    #[serde(default)]
     pub(super) upstream: Upstream,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) web_search_tool: Option<WebSearchTool>,
@@ -61,12 +61,6 @@ pub(super) enum Upstream {
     Bundled(Bundled),
 }
 
-impl Default for Upstream {
-    fn default() -> Self {
-        Self::Bundled(Bundled::default())
-    }
-}
-
 impl Serialize for Upstream {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -94,20 +88,24 @@ pub(super) struct Http {
     pub(super) wait_for_ready: SpanOrOff,
 }
 
-/// Settings of the bundled engine: taken and checked now, used once the engine is there.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all(serialize = "camelCase"), deny_unknown_fields)]
 pub(super) struct Bundled {
+    pub(super) model: Text,
+    pub(super) device: Device,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    model: Option<Text>,
+    pub(super) context_length: Option<NonZeroUsize>,
+    pub(super) max_batch: NonZeroUsize,
+    pub(super) max_queue: NonZeroUsize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    device: Option<Text>,
+    pub(super) threads: Option<NonZeroUsize>,
+    pub(super) kv_cache: KvCache,
+    pub(super) tools: ToolsMode,
+    pub(super) warm_start: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    context_length: Option<NonZeroUsize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    max_batch: Option<NonZeroUsize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    kv_cache: Option<Text>,
+    pub(super) warm_start_dir: Option<Text>,
+    pub(super) warm_start_bytes: NonZeroU64,
+    pub(super) wait_for_ready: SpanOrOff,
 }
 
 #[derive(Debug, Deserialize, Serialize)]

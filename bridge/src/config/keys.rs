@@ -70,11 +70,18 @@ pub(super) const KEYS: &[Key] = &[
     key("upstream.idleTimeout", Kind::Time, Some(r#""30m""#), TIME_OR_OFF),
     key("upstream.waitForReady", Kind::Time, Some(r#""1m""#), TIME_OR_OFF),
     key("upstream.bundled", Kind::Table, None, TABLE),
-    key("upstream.bundled.model", Kind::Text, None, TEXT),
-    key("upstream.bundled.device", Kind::Text, None, TEXT),
+    key("upstream.bundled.model", Kind::Text, Some(r#""smollm2-135m""#), "a path, an alias, hf:owner/repo/file or pip:package==version/file is allowed"),
+    key("upstream.bundled.device", Kind::Text, Some(r#""auto""#), "\"auto\" or \"cpu\" is allowed; CUDA is not in this release"),
     key("upstream.bundled.contextLength", Kind::Whole, None, "a whole number of tokens above 0 is allowed"),
-    key("upstream.bundled.maxBatch", Kind::Whole, None, "a whole number above 0 is allowed"),
-    key("upstream.bundled.kvCache", Kind::Text, None, TEXT),
+    key("upstream.bundled.maxBatch", Kind::Whole, Some("8"), "a whole number from 1 to 1024 is allowed"),
+    key("upstream.bundled.maxQueue", Kind::Whole, Some("64"), "a whole number from 1 to 1000000 is allowed"),
+    key("upstream.bundled.threads", Kind::Whole, None, "a whole number from 1 to 1024 is allowed"),
+    key("upstream.bundled.kvCache", Kind::Text, Some(r#""auto""#), "\"auto\", \"f32\", \"f16\", \"bf16\" or \"q8\" is allowed"),
+    key("upstream.bundled.tools", Kind::Text, Some(r#""auto""#), "\"auto\", \"full\", \"compact\" or \"off\" is allowed"),
+    key("upstream.bundled.warmStart", Kind::Switch, Some("true"), "true or false is allowed"),
+    key("upstream.bundled.warmStartDir", Kind::Text, None, TEXT),
+    key("upstream.bundled.warmStartBytes", Kind::Whole, Some("4294967296"), BYTES),
+    key("upstream.bundled.waitForReady", Kind::Time, Some(r#""10m""#), TIME_OR_OFF),
     key("webSearchTool", Kind::Table, None, "a table with `namespace` and `tool` is allowed"),
     key("webSearchTool.namespace", Kind::Text, None, TEXT),
     key("webSearchTool.tool", Kind::Text, None, TEXT),
@@ -144,22 +151,30 @@ pub(super) fn defaults(http_upstream: bool) -> Map<String, Value> {
     let mut layer = Map::new();
     for key in KEYS {
         let Some(text) = key.default else { continue };
-        if key.parent() == "upstream" && !http_upstream {
+        let other_upstream = match key.parent() {
+            "upstream" => !http_upstream,
+            "upstream.bundled" => http_upstream,
+            _ => false,
+        };
+        if other_upstream {
             continue;
         }
         // A test parses every default; one that does not parse would be missing, and the strict parse would say so.
         let Ok(value) = serde_json::from_str(text) else {
             continue;
         };
-        let name = spelling::snake(key.name());
-        match key.parent() {
-            "" => layer.insert(name, value),
-            parent => layer
-                .entry(spelling::snake(parent))
-                .or_insert_with(|| Value::Object(Map::new()))
-                .as_object_mut()
-                .and_then(|table| table.insert(name, value)),
-        };
+        let mut table = &mut layer;
+        for name in key.parent().split('.').filter(|name| !name.is_empty()) {
+            let inner = table
+                .entry(spelling::snake(name))
+                .or_insert_with(|| Value::Object(Map::new()));
+            // No key lies below one that is not a table.
+            let Some(inner) = inner.as_object_mut() else {
+                return layer;
+            };
+            table = inner;
+        }
+        table.insert(spelling::snake(key.name()), value);
     }
     layer
 }
@@ -241,13 +256,19 @@ mod tests {
     }
 
     #[test]
-    fn defaults_name_upstream_settings_only_for_an_http_upstream() {
-        assert_eq!(defaults(false).get("upstream"), None);
+    fn defaults_name_the_settings_of_the_chosen_upstream_only() {
         assert_eq!(
             defaults(true).get("upstream"),
             Some(
                 &json!({"kind": "auto", "connect_timeout": "10s", "idle_timeout": "30m", "wait_for_ready": "1m"})
             )
+        );
+        assert_eq!(
+            defaults(false).get("upstream"),
+            Some(&json!({"bundled": {
+                "model": "smollm2-135m", "device": "auto", "max_batch": 8, "max_queue": 64, "kv_cache": "auto",
+                "tools": "auto", "warm_start": true, "warm_start_bytes": 4_294_967_296_u64, "wait_for_ready": "10m",
+            }}))
         );
     }
 }

@@ -47,6 +47,21 @@ impl Layer {
         }
     }
 
+    /// Chooses the bundled engine with this model, set at `place`.
+    pub(super) fn set_model(&mut self, model: &str, place: &str) {
+        let path = ["upstream", "upstream.bundled", "upstream.bundled.model"];
+        for path in path {
+            self.written
+                .entry(path.to_owned())
+                .or_insert_with(|| path.to_owned());
+        }
+        self.places.insert(path[2].to_owned(), place.to_owned());
+        let engine = Map::from_iter([("model".to_owned(), Value::from(model))]);
+        let upstream = Map::from_iter([("bundled".to_owned(), Value::Object(engine))]);
+        self.settings
+            .insert("upstream".to_owned(), Value::Object(upstream));
+    }
+
     pub(super) fn has(&self, path: &str) -> bool {
         self.written.contains_key(path)
     }

@@ -30,8 +30,6 @@ pub struct Loaded {
     pub effective: Value,
     /// `effective` without what only repeats a default.
     pub chosen: Value,
-    /// An upstream was named by some layer.
-    pub upstream_given: bool,
 }
 
 impl Sources {
@@ -47,6 +45,7 @@ impl Sources {
         }
         layers.push(self.environment.layer()?);
         layers.push(self.flags.layer()?);
+        self.choose_model(&mut layers)?;
         for high in 1..layers.len() {
             let (lower, higher) = layers.split_at_mut(high);
             lower
@@ -71,8 +70,33 @@ impl Sources {
             config,
             effective,
             chosen,
-            upstream_given: upstream.is_some(),
         })
+    }
+}
+
+impl Sources {
+    fn choose_model(&self, layers: &mut [Layer]) -> Result<(), Error> {
+        const FLAG: &str = "--model";
+        let Some(model) = &self.flags.model else {
+            return Ok(());
+        };
+        let chosen = layers.iter().rev().find_map(Layer::http_upstream);
+        match (chosen, layers.last_mut()) {
+            (Some(true), _) if self.flags.init => Ok(()),
+            (Some(true), _) => Err(Error::Setting {
+                place: FLAG.to_owned(),
+                key: "upstream.bundled.model".to_owned(),
+                came: format!("{model:?} beside an HTTP upstream, which serves its own model"),
+                allowed:
+                    "a model of the bundled engine is allowed; `--upstream bundled` chooses it"
+                        .to_owned(),
+            }),
+            (_, Some(flags)) => {
+                flags.set_model(model, FLAG);
+                Ok(())
+            }
+            (_, None) => Ok(()),
+        }
     }
 }
 

@@ -34,6 +34,10 @@ pub struct Flags {
     pub listen: Option<(String, u16)>,
     /// `--upstream URL|bundled`.
     pub upstream: Option<String>,
+    /// `--model MODEL`, of the bundled engine.
+    pub model: Option<String>,
+    /// With an HTTP upstream `--model` only names the model for the files that are written.
+    pub init: bool,
 }
 
 const PREFIX: &str = "CODEX_BRIDGE__";

@@ -108,6 +108,7 @@ fn the_schema_accepts_what_loads() {
         &toml.effective,
         &toml.chosen,
         &defaults.effective,
+        &json!({"upstream": {"bundled": {"model": "m.gguf", "waitForReady": "off", "threads": null}}}),
     ] {
         let faults: Vec<String> = validator
             .iter_errors(settings)
@@ -129,6 +130,9 @@ fn the_schema_refuses_what_does_not_load() {
         json!({"upstream": "http://u:p@h"}),
         json!({"upstream": {"baseUrl": "http://h", "bundled": {}}}),
         json!({"upstream": {"kind": "auto"}}),
+        json!({"upstream": {"bundled": {"device": "cuda:0"}}}),
+        json!({"upstream": {"bundled": {"maxBatch": 1025}}}),
+        json!({"upstream": {"bundled": {"gpu": true}}}),
         json!({"keepAlive": "abc"}),
         json!({"limits": {"headerTimeout": "off"}}),
         json!({"excludedMcpTools": [{"namespace": "a"}]}),
@@ -155,5 +159,5 @@ fn the_effective_configuration_loads_to_itself() {
 #[test]
 fn nothing_is_chosen_by_default() {
     let chosen = Sources::default().load().unwrap().chosen;
-    assert_eq!(chosen, json!({"upstream": {"bundled": {}}}));
+    assert_eq!(chosen, json!({}));
 }

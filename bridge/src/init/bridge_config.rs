@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-use super::DEFAULT_UPSTREAM;
 use crate::config::{Loaded, UpstreamConfig};
 
 /// The variable named for a key that was given literally: keys are not copied into more files.
@@ -48,9 +47,6 @@ pub(super) fn uncopied_keys(loaded: &Loaded) -> impl Iterator<Item = (&'static s
 }
 
 fn upstream(loaded: &Loaded) -> Value {
-    if !loaded.upstream_given {
-        return json!(DEFAULT_UPSTREAM);
-    }
     let mut chosen = loaded
         .chosen
         .get("upstream")
@@ -60,7 +56,7 @@ fn upstream(loaded: &Loaded) -> Value {
     let settings = chosen.as_object().map_or(0, Map::len);
     match (&loaded.config.upstream, chosen.get("baseUrl")) {
         (UpstreamConfig::Http(_), Some(url)) if settings == 1 => url.clone(),
-        (UpstreamConfig::Bundled, _)
+        (UpstreamConfig::Bundled(_), _)
             if chosen
                 .get("bundled")
                 .is_none_or(|engine| *engine == json!({})) =>

@@ -8,9 +8,10 @@ use url::Url;
 use super::Wishes;
 use crate::{
     cli::MAX_CONTEXT,
-    config::{HttpUpstream, UpstreamConfig},
+    config::{BundledUpstream, HttpUpstream, UpstreamConfig},
+    pull,
     upstream::{
-        client, place,
+        bundled, client, place,
         probe::{self, Bounds},
     },
 };
@@ -32,57 +33,45 @@ const BOUNDS: Bounds = Bounds {
     bytes: 16 * 1024 * 1024,
 };
 
+/// A value and where it comes from.
+struct Told<T> {
+    value: T,
+    origin: String,
+}
+
 impl Model {
     /// The model, and a line for each thing that says where it comes from.
-    pub(super) async fn find(
-        wishes: &Wishes,
-        upstream: &UpstreamConfig,
-        given: bool,
-    ) -> (Self, Vec<String>) {
-        let asked = match upstream {
-            UpstreamConfig::Http(http) if given => {
-                Some((http, ask(http, wishes.model.as_deref()).await))
-            }
-            _ => None,
-        };
+    pub(super) async fn find(wishes: &Wishes, upstream: &UpstreamConfig) -> (Self, Vec<String>) {
         let mut notes = Vec::new();
-        let answer = asked
-            .as_ref()
-            .map(|(_, answer)| answer.clone())
-            .unwrap_or_default();
-        let source = asked.as_ref().map_or_else(String::new, |(http, _)| {
-            format!("told by {}", http.base_url)
-        });
-        if let Some((http, _)) = asked
-            && answer == Answer::default()
-        {
-            notes.push(format!(
-                "{} did not say which model it serves",
-                http.base_url
-            ));
-        }
-        let choose = |what: &str, said: Option<String>, told: Option<String>, assumed: String| {
-            let (value, origin) = match (said, told) {
-                (Some(said), _) => (said, format!("from --{what}")),
-                (None, Some(told)) => (told, source.clone()),
-                (None, None) => (assumed, format!("assumed; --{what} sets it")),
-            };
-            format!("{what}: {value} ({origin})")
+        let (answer, source) = match upstream {
+            UpstreamConfig::Http(http) => {
+                let answer = ask(http, wishes.model.as_deref()).await;
+                if answer == Answer::default() {
+                    notes.push(format!(
+                        "{} did not say which model it serves",
+                        http.base_url
+                    ));
+                }
+                (answer, format!("told by {}", http.base_url))
+            }
+            UpstreamConfig::Bundled(engine) => look(engine),
         };
-        let context = (wishes.context, answer.context);
-        notes.push(choose(
+        let name = told(
             "model",
             wishes.model.clone(),
-            answer.name.clone(),
+            answer.name,
+            &source,
             ASSUMED_NAME.to_owned(),
-        ));
-        notes.push(choose(
+        );
+        let context = told(
             "context",
-            context.0.map(|tokens| tokens.to_string()),
-            context.1.map(|tokens| tokens.to_string()),
-            ASSUMED_CONTEXT.to_string(),
-        ));
-        let vision = answer.vision.unwrap_or(false);
+            wishes.context,
+            answer.context,
+            &source,
+            ASSUMED_CONTEXT,
+        );
+        notes.push(format!("model: {} ({})", name.value, name.origin));
+        notes.push(format!("context: {} ({})", context.value, context.origin));
         notes.push(format!(
             "images: {}",
             match answer.vision {
@@ -91,16 +80,52 @@ impl Model {
             }
         ));
         let model = Self {
-            name: wishes
-                .model
-                .clone()
-                .or(answer.name)
-                .unwrap_or_else(|| ASSUMED_NAME.to_owned()),
-            context: context.0.or(context.1).unwrap_or(ASSUMED_CONTEXT),
-            vision,
+            name: name.value,
+            context: context.value,
+            vision: answer.vision.unwrap_or(false),
         };
         (model, notes)
     }
+}
+
+/// What the user said, else what the upstream told, else what is assumed.
+fn told<T>(what: &str, said: Option<T>, told: Option<T>, source: &str, assumed: T) -> Told<T> {
+    let (value, origin) = match (said, told) {
+        (Some(said), _) => (said, format!("from --{what}")),
+        (None, Some(told)) => (told, source.to_owned()),
+        (None, None) => (assumed, format!("assumed; --{what} sets it")),
+    };
+    Told { value, origin }
+}
+
+/// The bundled engine's model: from its file where it is here, else from the list of aliases. Nothing is fetched.
+fn look(engine: &BundledUpstream) -> (Answer, String) {
+    let path = pull::find(&engine.model, &engine.places).ok().flatten();
+    let inspected = path
+        .as_deref()
+        .and_then(|path| bundled::inspect(path, None).ok());
+    let trained = match (&inspected, pull::named(&engine.model)) {
+        (Some(inspection), _) => Some(inspection.context),
+        (None, Some(alias)) => Some(alias.context),
+        (None, None) => None,
+    };
+    let chosen = engine
+        .context_length
+        .and_then(|tokens| u64::try_from(tokens).ok());
+    let context = match (chosen, trained) {
+        (Some(chosen), Some(trained)) => Some(chosen.min(trained)),
+        (chosen, trained) => chosen.or(trained),
+    };
+    let source = match (&path, &inspected) {
+        (Some(path), Some(_)) => format!("from {}", path.display()),
+        _ => "of the bundled engine, whose model is not here yet".to_owned(),
+    };
+    let answer = Answer {
+        name: Some(pull::name(&engine.model)),
+        context,
+        vision: Some(false),
+    };
+    (answer, source)
 }
 
 /// What an upstream tells about its model.

@@ -198,6 +198,11 @@ impl From<&SendError> for Failure {
                 let after = after.unwrap_or(HeaderValue::from_static("1"));
                 (StatusCode::SERVICE_UNAVAILABLE, Some(after))
             }
+            E::Starting { .. } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                Some(HeaderValue::from_static("1")),
+            ),
+            E::Stopped { .. } => (StatusCode::SERVICE_UNAVAILABLE, None),
             E::Refused {
                 status,
                 error,

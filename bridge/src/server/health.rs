@@ -11,8 +11,14 @@ use warp::reply::Response;
 use super::{State, context::RequestContext, error};
 use crate::{
     config::{Config, UpstreamKind},
-    upstream::probe::{Outcome, ProbeError},
+    upstream::{
+        Upstream,
+        bundled::Condition,
+        probe::{Outcome, ProbeError},
+    },
 };
+
+mod engine;
 
 /// What the bridge can do for a client right now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,29 +26,50 @@ enum Status {
     Ready,
     Loading,
     Unreachable,
+    /// The bundled engine is gone for good, and the program with it.
+    Failed,
     Draining,
 }
 
 pub(super) async fn get(state: Arc<State>, request: RequestContext) -> Response {
-    let outcome = match &state.probe {
-        Some(probe) => Some(probe.outcome().await),
-        None => None,
+    let (status, upstream) = match (&state.upstream, &state.probe) {
+        (Upstream::Bundled(engine), _) => {
+            let condition = engine.condition();
+            let status = engine_status(&condition);
+            (status, engine::describe(engine, condition))
+        }
+        (Upstream::Http(_), Some(probe)) => {
+            let outcome = probe.outcome().await;
+            let status = match &outcome {
+                Ok(_) => Status::Ready,
+                Err(ProbeError::Loading { .. }) => Status::Loading,
+                Err(_) => Status::Unreachable,
+            };
+            (status, describe_upstream(&outcome))
+        }
+        // Every server has a probe.
+        (Upstream::Http(_), None) => (Status::Unreachable, Value::Null),
     };
-    let status = if state.draining.is_draining() {
+    let status = if state.draining.is_draining() && status != Status::Failed {
         Status::Draining
     } else {
-        match &outcome {
-            None | Some(Ok(_)) => Status::Ready,
-            Some(Err(ProbeError::Loading { .. })) => Status::Loading,
-            Some(Err(_)) => Status::Unreachable,
-        }
+        status
     };
     let body = if request.trusted {
-        describe(&state, status, outcome.as_ref())
+        describe(&state, status, &upstream)
     } else {
         json!({"status": status.word()})
     };
     error::json(status.code(), &body)
+}
+
+fn engine_status(condition: &Condition) -> Status {
+    match condition {
+        Condition::Ready { .. } => Status::Ready,
+        Condition::Fetching(_) | Condition::Loading => Status::Loading,
+        Condition::Failed(_) => Status::Failed,
+        Condition::Stopped => Status::Draining,
+    }
 }
 
 impl Status {
@@ -51,6 +78,7 @@ impl Status {
             Self::Ready => "ready",
             Self::Loading => "loading",
             Self::Unreachable => error::UPSTREAM_UNREACHABLE,
+            Self::Failed => "failed",
             Self::Draining => "draining",
         }
     }
@@ -58,18 +86,20 @@ impl Status {
     fn code(self) -> StatusCode {
         match self {
             Self::Ready => StatusCode::OK,
-            Self::Loading | Self::Unreachable | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Loading | Self::Unreachable | Self::Failed | Self::Draining => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 }
 
-fn describe(state: &State, status: Status, outcome: Option<&Outcome>) -> Value {
+fn describe(state: &State, status: Status, upstream: &Value) -> Value {
     json!({
         "status": status.word(),
         "protocol": "native-responses",
         "capabilities": {"mcpProxy": state.config.mcp_proxy.is_some()},
         "config": describe_config(&state.config),
-        "upstream": describe_upstream(outcome),
+        "upstream": upstream,
         "version": env!("CARGO_PKG_VERSION"),
         "uptimeSeconds": state.started.elapsed().as_secs(),
     })
@@ -96,17 +126,13 @@ fn describe_config(config: &Config) -> Value {
     })
 }
 
-fn describe_upstream(outcome: Option<&Outcome>) -> Value {
+fn describe_upstream(outcome: &Outcome) -> Value {
     let (detected, detail) = match outcome {
-        None => (None, None),
-        Some(Ok(detected)) => (Some(detected), None),
-        Some(Err(error)) => (None, Some(error.to_string())),
+        Ok(detected) => (Some(detected), None),
+        Err(error) => (None, Some(error.to_string())),
     };
     // A server that says it is loading was reached.
-    let reachable = !matches!(
-        outcome,
-        Some(Err(error)) if !matches!(error, ProbeError::Loading { .. })
-    );
+    let reachable = matches!(outcome, Ok(_) | Err(ProbeError::Loading { .. }));
     json!({
         "reachable": reachable,
         "kind": detected.map(|it| kind(it.kind)),

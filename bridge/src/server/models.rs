@@ -18,11 +18,13 @@ use super::{
 };
 use crate::{
     codex_model::CodexModel,
-    config::{HttpUpstream, UpstreamConfig},
+    config::{HttpUpstream, UpstreamKind},
     upstream::{
+        SendError, Upstream,
+        bundled::{Bundled, CAPABILITIES, Condition},
         client::authority,
         place,
-        probe::{self, Bounds, Detected, ProbeError, Reply, context_of, sees},
+        probe::{self, Bounds, Detected, ProbeError, Reply, TemplateCaps, context_of, sees},
     },
 };
 
@@ -109,8 +111,9 @@ fn relay_refusal(answer: Reply, request: &RequestContext) -> Response {
 }
 
 async fn read_list(state: &State, query: Option<&str>) -> Result<Value, Refusal> {
-    let UpstreamConfig::Http(upstream) = &state.config.upstream else {
-        return Ok(both_shapes(json!({"data": []}), &[], None));
+    let upstream = match &state.upstream {
+        Upstream::Bundled(engine) => return read_engine(state, engine),
+        Upstream::Http(upstream) => upstream.settings(),
     };
     let mut list = ask(state, upstream, query).await?;
     add_aliases(state, &mut list);
@@ -120,6 +123,52 @@ async fn read_list(state: &State, query: Option<&str>) -> Result<Value, Refusal>
     };
     let entries = list["data"].as_array().cloned().unwrap_or_default();
     Ok(both_shapes(list, &entries, detected.as_deref()))
+}
+
+/// The one model of the bundled engine, as soon as its window is known.
+fn read_engine(state: &State, engine: &Bundled) -> Result<Value, Refusal> {
+    let model = match engine.condition() {
+        Condition::Ready { model, .. } => model,
+        Condition::Fetching(_) | Condition::Loading => {
+            let message = "it is being fetched or loaded".to_owned();
+            return Err(Failure::from(&SendError::Starting { message }).into());
+        }
+        Condition::Failed(message) => {
+            return Err(Failure::from(&SendError::Stopped { message }).into());
+        }
+        Condition::Stopped => {
+            let message = "it was stopped".to_owned();
+            return Err(Failure::from(&SendError::Stopped { message }).into());
+        }
+    };
+    let mut list = json!({"data": [{
+        "id": engine.name(),
+        "object": "model",
+        "created": state.started_unix,
+        "owned_by": "codex-bridge",
+        "context_window": model.context,
+        "format": model.format,
+        "device": model.device,
+        "meta": {
+            "n_ctx": model.context,
+            "n_ctx_train": model.trained_context,
+            "n_params": model.parameters,
+            "n_vocab": model.vocab,
+            "size": model.weight_bytes,
+        },
+    }]});
+    add_aliases(state, &mut list);
+    let entries = list["data"].as_array().cloned().unwrap_or_default();
+    let detected = Detected {
+        kind: UpstreamKind::Responses,
+        model: Some(engine.name().to_owned()),
+        context: u64::try_from(model.context).ok(),
+        vision: CAPABILITIES.vision,
+        parallel_calls: CAPABILITIES.parallel_calls,
+        template: TemplateCaps::default(),
+        models: vec![engine.name().to_owned()],
+    };
+    Ok(both_shapes(list, &entries, Some(&detected)))
 }
 
 async fn ask(

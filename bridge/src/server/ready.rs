@@ -1,9 +1,12 @@
 //! The line that says where the bridge can be reached, and from where.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    time::Duration,
+};
 
 use super::upstream_name;
-use crate::config::Config;
+use crate::{config::Config, upstream::bundled::ModelInfo};
 
 pub(super) fn line(address: SocketAddr, config: &Config) -> String {
     let (url, reach) = describe(address, config.listen.api_key.is_some());
@@ -11,6 +14,34 @@ pub(super) fn line(address: SocketAddr, config: &Config) -> String {
         "codex-bridge listening on {url} ({reach}), upstream {}",
         upstream_name(&config.upstream)
     )
+}
+
+/// What the engine serves, when it does.
+pub(super) fn engine_lines(name: &str, model: &ModelInfo, took: Duration) -> Vec<String> {
+    let mut lines = vec![format!(
+        "serving {name} ({}, {} parameters, context {} tokens) on {}; ready after {:.1} s",
+        model.format,
+        parameters(model.parameters),
+        model.context,
+        model.device,
+        took.as_secs_f32()
+    )];
+    lines.extend(
+        model
+            .warnings
+            .iter()
+            .map(|warning| format!("warning: {warning}")),
+    );
+    lines
+}
+
+/// `135 M`, `8.0 B`.
+fn parameters(count: u64) -> String {
+    match count {
+        0..1_000_000 => count.to_string(),
+        1_000_000..1_000_000_000 => format!("{} M", (count + 500_000) / 1_000_000),
+        _ => format!("{:.1} B", count as f64 / 1e9),
+    }
 }
 
 fn describe(address: SocketAddr, has_key: bool) -> (String, &'static str) {
@@ -48,6 +79,13 @@ fn outward(family: IpAddr) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_are_rounded_as_people_say_them() {
+        assert_eq!(parameters(134_515_008), "135 M");
+        assert_eq!(parameters(8_030_261_248), "8.0 B");
+        assert_eq!(parameters(9000), "9000");
+    }
 
     #[test]
     fn the_line_says_who_can_come_in() {

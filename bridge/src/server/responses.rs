@@ -4,7 +4,7 @@
 //! not listen yet, or is still loading, makes a streaming client wait inside a stream: with life signs, since a refusal
 //! would make Codex ask again up to thirty times.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, StatusCode, header};
 use protocol::{Ids, Object, object::str_or_empty};
@@ -24,8 +24,10 @@ use crate::{
     metrics::{Action, EventLabels, Metrics},
     stream::{Body, Connected, Connecting, ResponseStream, Rewriter, Settings, guard::Guard},
     translate::{self, Translation, restore},
-    upstream::{SendError, Target},
+    upstream::{SendError, Target, Upstream},
 };
+
+mod bundled;
 
 /// What the model server was asked for, in words.
 const STREAM: &str = "an event stream";
@@ -47,14 +49,21 @@ async fn respond(
     request: &RequestContext,
     body: Object,
 ) -> Result<Response, Failure> {
-    let call = Call {
-        state,
-        headers: passing::upward(request),
-    };
     let asked = str_or_empty(&body, "model").to_owned();
     request
         .log
         .update(|record| record.model_asked = Some(asked));
+    let upstream = match &state.upstream {
+        Upstream::Bundled(engine) => {
+            return bundled::respond(&state, engine, request, body).await;
+        }
+        Upstream::Http(upstream) => upstream.clone(),
+    };
+    let call = Call {
+        state,
+        upstream,
+        headers: passing::upward(request),
+    };
     let prepared = call.prepare(body).await?;
     log_counts(request, prepared.translation());
     match prepared {
@@ -88,7 +97,13 @@ async fn wait_or_fail(
     }
     // Until the server is known, life signs are filled as for llama-server unless the configuration says otherwise.
     let repair = Target::assumed(settings.kind).needs_repair();
-    let rewriter = rewriter(&call, request, prepared.translation().clone(), repair, None);
+    let rewriter = rewriter(
+        &call.state,
+        request,
+        prepared.translation().clone(),
+        repair,
+        None,
+    );
     let waiting = call.clone();
     let connecting = Box::pin(SyncFuture::new(async move {
         let sent = waiting.wait_and_send(prepared, until, fault).await;
@@ -103,7 +118,14 @@ async fn wait_or_fail(
             body: sent.answer.body,
         })
     }));
-    Ok(events(request, &call, connecting, rewriter, None))
+    Ok(events(
+        request,
+        &call.state,
+        call.upstream().settings().idle_timeout,
+        connecting,
+        rewriter,
+        None,
+    ))
 }
 
 async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<Response, Failure> {
@@ -122,27 +144,34 @@ async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<R
         }
         let passed = passing::passed_down(&answer.headers);
         let rewriter = rewriter(
-            call,
+            &call.state,
             request,
             translation,
             target.needs_repair(),
             target.context,
         );
-        let mut response = events(request, call, never(), rewriter, Some(answer.body));
+        let idle = call.upstream().settings().idle_timeout;
+        let body = Some(answer.body);
+        let mut response = events(request, &call.state, idle, never(), rewriter, body);
         response.headers_mut().extend(passed);
         return Ok(response);
     }
     let passed = passing::passed_down(&answer.headers);
     let object = if answer.is_event_stream() {
         let mut rewriter = rewriter(
-            call,
+            &call.state,
             request,
             translation,
             target.needs_repair(),
             target.context,
         );
         rewriter.invent_no_phases();
-        let end = collect::collect(call, &request.log, answer.body, rewriter).await?;
+        let (address, idle) = (
+            call.upstream().address(),
+            call.upstream().settings().idle_timeout,
+        );
+        let end =
+            collect::collect(request, &call.state, &address, idle, answer.body, rewriter).await?;
         collect::finished(request, end)?
     } else {
         let mut object = call
@@ -153,34 +182,39 @@ async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<R
         restore::response(&mut object, &translation);
         object
     };
-    request.log.update(|record| {
-        record.model_served = Some(str_or_empty(&object, "model").to_owned());
-        record.terminal_event = Some(format!("response.{}", str_or_empty(&object, "status")));
-    });
-    let mut response = error::json(StatusCode::OK, &Value::Object(object));
+    let mut response = finished_json(request, object);
     response.headers_mut().extend(passed);
     Ok(response)
 }
 
-/// An event stream around `rewriter`.
+/// The answer to a client that wanted one JSON object.
+fn finished_json(request: &RequestContext, object: Object) -> Response {
+    request.log.update(|record| {
+        record.model_served = Some(str_or_empty(&object, "model").to_owned());
+        record.terminal_event = Some(format!("response.{}", str_or_empty(&object, "status")));
+    });
+    error::json(StatusCode::OK, &Value::Object(object))
+}
+
+/// An event stream around `rewriter`; `idle` is the longest silence of the upstream.
 fn events(
     request: &RequestContext,
-    call: &Call,
+    state: &State,
+    idle: Option<Duration>,
     connecting: Connecting,
     rewriter: Rewriter,
     body: Option<Body>,
 ) -> Response {
-    let guard = Guard::new(call.state.config.limits.max_event_bytes);
-    let idle = call.upstream().settings().idle_timeout;
+    let guard = Guard::new(state.config.limits.max_event_bytes);
     let mut stream = ResponseStream::new(
         connecting,
         guard,
         rewriter,
-        call.state.config.policy.keep_alive,
+        state.config.policy.keep_alive,
         idle,
     );
-    stream = stream.showing(call.state.metrics.held_bytes.clone());
-    let draining = call.state.draining.clone();
+    stream = stream.showing(state.metrics.held_bytes.clone());
+    let draining = state.draining.clone();
     stream = stream.until(Box::pin(SyncFuture::new(
         async move { draining.ending().await },
     )));
@@ -188,7 +222,7 @@ fn events(
         stream = stream.open(body);
     }
     let (log, first) = (request.log.clone(), request.log.clone());
-    let metrics = call.state.metrics.clone();
+    let metrics = state.metrics.clone();
     let stream = stream.observed(
         move || first.first_event(),
         Box::new(move |guard, rewriter| {
@@ -250,17 +284,17 @@ fn count_events(metrics: &Metrics, log: &RequestLog, guard: &Guard, rewriter: &R
 }
 
 fn rewriter(
-    call: &Call,
+    state: &State,
     request: &RequestContext,
     translation: Translation,
     repair: bool,
     context: Option<u64>,
 ) -> Rewriter {
     let settings = Settings {
-        phase: Some(call.state.config.policy.phase),
+        phase: Some(state.config.policy.phase),
         repair,
         context,
-        max_held_bytes: call.state.config.limits.max_held_bytes,
+        max_held_bytes: state.config.limits.max_held_bytes,
         request_id: request.id.clone(),
         now_unix: now_unix(),
         ids: Ids::random(),
@@ -302,7 +336,7 @@ fn never() -> Connecting {
     Box::pin(futures_util::future::pending())
 }
 
-fn now_unix() -> u64 {
+pub(super) fn now_unix() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use protocol::Object;
+use protocol::{Object, tool::GRAMMAR_FIELD};
 use serde_json::{Value, json};
 
 use super::{
@@ -138,7 +138,7 @@ fn function(declaration: Declaration, tool: &mut Tool, upstream: &Capabilities) 
     function.insert("parameters".into(), parameters);
     function.insert("strict".into(), strict.into());
     if let Some(grammar) = grammar {
-        function.insert("x_grammar".into(), grammar.format.into());
+        function.insert(GRAMMAR_FIELD.into(), grammar.format.into());
     }
     function
 }

@@ -224,7 +224,7 @@ fn init_copies_no_key_and_keeps_what_was_chosen() {
         bridge,
         json!({
             "listen": {"host": "0.0.0.0", "port": 7000, "apiKeyEnv": "CODEX_BRIDGE_API_KEY"},
-            "upstream": "http://127.0.0.1:8080/v1",
+            "upstream": "bundled",
             "webSearchTool": {"namespace": "mcp__finder", "tool": "query"},
         })
     );
@@ -241,4 +241,35 @@ fn init_copies_no_key_and_keeps_what_was_chosen() {
             Some("live")
         )
     );
+}
+
+#[test]
+fn init_for_the_bundled_engine_takes_the_window_from_what_is_known_of_the_model() {
+    let known = initialised(&["--model", "llama-3.2-1b"], &[]);
+    assert_eq!(
+        known.0[..3],
+        [
+            "model: llama-3.2-1b (of the bundled engine, whose model is not here yet)",
+            "context: 131072 (of the bundled engine, whose model is not here yet)",
+            "images: no (of the bundled engine, whose model is not here yet)",
+        ]
+    );
+    assert_eq!(
+        known.3,
+        json!({
+            "listen": {"host": "127.0.0.1", "port": 10901},
+            "upstream": {"bundled": {"model": "llama-3.2-1b"}},
+        })
+    );
+    let chosen = [("CODEX_BRIDGE__UPSTREAM__BUNDLED__CONTEXT_LENGTH", "4096")];
+    let (_, entry, codex, _) = initialised(&[], &chosen);
+    assert_eq!(
+        (&entry["slug"], &entry["context_window"]),
+        (&json!("smollm2-135m"), &json!(4096))
+    );
+    assert_eq!(codex["model_context_window"].as_integer(), Some(4096));
+    // A file that is nothing yet: its name is known, its window assumed.
+    let (told, entry, ..) = initialised(&["--model", "./demo.gguf"], &[]);
+    assert_eq!(entry["slug"], "demo");
+    assert_eq!(told[1], "context: 32768 (assumed; --context sets it)");
 }

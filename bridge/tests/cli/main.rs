@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod init;
+mod model;
 
 use std::{
     fs,
@@ -84,7 +85,10 @@ fn wrong_usage_is_status_2() {
         &["--no-such"][..],
         &["--listen", "127.0.0.1"],
         &["--force"],
-        &["--model", "m"],
+        &["--context", "4096"],
+        &["pull"],
+        &["inspect", "a.gguf", "--context", "0"],
+        &["--listen", "127.0.0.1:0", "pull", "m"],
         &["--check", "--health"],
         &["--init", "d", "--context", "many"],
         &["--init", "d", "--context", "9223372036854775808"],
@@ -111,6 +115,8 @@ fn help_and_version_go_to_stdout() {
     let (status, stdout, stderr) = told(&codex_bridge(&["--help"], &[]));
     assert_eq!((status, stderr.as_str()), (Some(0), ""));
     for option in [
+        "pull",
+        "inspect",
         "--listen",
         "--upstream",
         "--init",
@@ -126,16 +132,12 @@ fn help_and_version_go_to_stdout() {
 
 #[test]
 fn a_wrong_configuration_is_status_78_and_one_line() {
-    let engine = "upstream: \"bundled\" is the default, but the bundled engine is not in this release; \
-                  name a server with `--upstream http://127.0.0.1:8080/v1` or the configuration key `upstream`\n";
     let port = "CODEX_BRIDGE__LISTEN__PORT: listen.port: \"abc\"; a whole number from 0 to 65535 is allowed\n";
     let missing = "no-such.json: cannot be read: No such file or directory (os error 2)\n";
     let url = "--upstream: upstream: a URL with credentials; \
                an http:// or https:// URL without credentials, query or fragment is allowed\n";
     for (arguments, variables, line) in [
-        (&[][..], &[][..], engine),
-        (&["--upstream", "bundled"], &[], engine),
-        (&["--upstream", "http://u:p@h"], &[], url),
+        (&["--upstream", "http://u:p@h"][..], &[][..], url),
         (&["no-such.json"], &[], missing),
         (&[], &[("CODEX_BRIDGE__LISTEN__PORT", "abc")], port),
         (&["--check"], &[("CODEX_BRIDGE__LISTEN__PORT", "abc")], port),

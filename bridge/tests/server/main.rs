@@ -8,6 +8,7 @@
 )]
 
 mod drain;
+mod engine;
 mod guard;
 mod health;
 mod limits;

@@ -59,7 +59,7 @@ pub(crate) fn config(authority: SocketAddr) -> Config {
 pub(crate) fn upstream(config: &mut Config) -> &mut HttpUpstream {
     match &mut config.upstream {
         UpstreamConfig::Http(upstream) => upstream,
-        UpstreamConfig::Bundled => panic!("these tests have an HTTP upstream"),
+        UpstreamConfig::Bundled(_) => panic!("these tests have an HTTP upstream"),
     }
 }
 

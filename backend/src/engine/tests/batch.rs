@@ -41,7 +41,7 @@ pub(super) fn alone(fake: Fake, request: GenerateRequest) -> Whole {
 
 #[test]
 fn sixteen_mixed_requests_together_say_what_each_says_alone() {
-    for (pages, batch) in [(400, 512), (400, 33), (45, 512)] {
+    for (pages, batch) in [(400, 512), (400, 33), (20, 512)] {
         let fake = Fake::new(pages).memory(6).end_every(50).batch_tokens(batch);
         let engine = fake.start(EngineOptions::default());
         let running: Vec<_> = (0..16).map(|i| engine.submit(mixed(i)).unwrap()).collect();
@@ -61,8 +61,8 @@ fn sixteen_mixed_requests_together_say_what_each_says_alone() {
             (0, 0, 0)
         );
         assert_eq!(status.finished, 16);
-        // With 45 pages not all fit: some were computed again.
-        assert_eq!(status.preemptions > 0, pages == 45, "{status:?}");
+        // 20 pages hold one of them and a bit.
+        assert_eq!(status.evictions > 0, pages == 20, "{status:?}");
     }
 }
 

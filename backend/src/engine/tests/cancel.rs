@@ -72,6 +72,7 @@ fn a_thousand_random_cancels_leak_nothing_and_change_nobody() {
     let engine = Fake::new(60).memory(5).start(EngineOptions {
         max_running: 8,
         max_queued: 100,
+        output_buffer: 4,
         ..EngineOptions::default()
     });
     let mut random = 1u64;
@@ -90,7 +91,7 @@ fn a_thousand_random_cancels_leak_nothing_and_change_nobody() {
             open.push((kind, engine.submit(mixed(kind)).unwrap(), Vec::new()));
         }
         let which = next(open.len() as u64) as usize;
-        if next(3) == 0 {
+        if next(12) == 0 {
             open.swap_remove(which);
             cancelled += 1;
             continue;

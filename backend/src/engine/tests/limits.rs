@@ -53,7 +53,8 @@ fn the_time_to_come_back_follows_how_long_requests_took() {
         ..EngineOptions::default()
     });
     read(engine.submit(request(prompt(1, 20), 5)).unwrap());
-    let _open = engine.submit(request(prompt(1, 20), 1000)).unwrap();
+    let mut open = engine.submit(request(prompt(1, 20), 1000)).unwrap();
+    read_first(&mut open);
     let refused = engine.submit(request(prompt(1, 20), 5)).unwrap_err();
     assert_eq!(
         refused,

@@ -6,10 +6,11 @@ use pretty_assertions::assert_eq;
 use protocol::tool::GRAMMAR_FIELD;
 use serde_json::json;
 
-use super::{Case, joined, lines, response};
+use super::Case;
 use crate::{
     call_syntax::CallSyntax::{Hermes, LlamaJson, SmolLm2},
     engine::request::{Finish, Output, Usage},
+    testing::events::{joined, lines, response},
 };
 
 #[tokio::test]
@@ -227,7 +228,7 @@ async fn a_stop_string_ends_the_text_and_the_generation() {
     let case = Case::new(json!({"stop": "Obs:"}), LlamaJson);
     let events = case.says(call).ends(Finish::Stop(None)).events().await;
     assert_eq!(
-        super::response(&events)["output"][0]["arguments"],
+        crate::testing::events::response(&events)["output"][0]["arguments"],
         "{\"q\": \"Obs:\"}"
     );
 }
@@ -245,7 +246,10 @@ async fn without_parallel_calls_the_first_is_the_last() {
 
     let both = Case::answered(two, LlamaJson).events().await;
     assert_eq!(
-        super::response(&both)["output"].as_array().unwrap().len(),
+        crate::testing::events::response(&both)["output"]
+            .as_array()
+            .unwrap()
+            .len(),
         2
     );
 }

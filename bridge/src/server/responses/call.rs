@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::super::{State, error::Failure};
 use crate::{
     translate::{self, Counts, Normalized, Translation, normalize},
-    upstream::{Answer, Http, SendError, Target, Upstream},
+    upstream::{Answer, Http, SendError, Target},
 };
 
 /// Pauses between two tries to reach a server that is not ready: doubled from the first to the last.
@@ -21,6 +21,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(super) struct Call {
     pub(super) state: Arc<State>,
+    pub(super) upstream: Http,
     pub(super) headers: HeaderMap,
 }
 
@@ -54,8 +55,7 @@ pub(super) struct Sent {
 
 impl Call {
     pub(super) fn upstream(&self) -> &Http {
-        let Upstream::Http(upstream) = &self.state.upstream;
-        upstream
+        &self.upstream
     }
 
     /// # Errors

@@ -1,39 +1,42 @@
 //! One JSON answer out of an event stream. llama-server is always asked to stream: it would not notice that the client
 //! of a JSON answer has left.
 
+use std::time::Duration;
+
 use futures_util::StreamExt;
 use protocol::{ApiError, ErrorKind, EventKind, Object};
 use tokio::time::timeout;
 
-use super::{super::error::Failure, call::Call, count_events};
+use super::{super::error::Failure, count_events};
 use crate::{
-    server::{RequestContext, RequestLog},
+    server::{RequestContext, State},
     stream::{Body, End, Rewriter, guard::Guard, release_body},
     translate::restore,
     upstream::SendError,
 };
 
-/// Reads an event stream to its end, for a client that wants one JSON answer.
+/// Reads an event stream to its end, for a client that wants one JSON answer. `idle` is the longest silence.
 pub(super) async fn collect(
-    call: &Call,
-    log: &RequestLog,
+    request: &RequestContext,
+    state: &State,
+    address: &str,
+    idle: Option<Duration>,
     mut body: Body,
     mut rewriter: Rewriter,
 ) -> Result<End, Failure> {
-    let mut guard = Guard::new(call.state.config.limits.max_event_bytes);
-    let idle = call.upstream().settings().idle_timeout;
+    let mut guard = Guard::new(state.config.limits.max_event_bytes);
     while rewriter.end().is_none() {
         let next = match idle {
             Some(idle) => timeout(idle, body.next()).await.map_err(|_| {
                 Failure::from(&SendError::TimedOut {
-                    address: call.upstream().address(),
+                    address: address.to_owned(),
                 })
             })?,
             None => body.next().await,
         };
         let broken = |problem: String| {
             Failure::from(&SendError::Broken {
-                address: call.upstream().address(),
+                address: address.to_owned(),
                 problem,
             })
         };
@@ -53,11 +56,11 @@ pub(super) async fn collect(
         rewriter.take();
     }
     release_body(body);
-    count_events(&call.state.metrics, log, &guard, &rewriter);
+    count_events(&state.metrics, &request.log, &guard, &rewriter);
     // The loop ends only when there is one.
     rewriter.into_end().ok_or_else(|| {
         Failure::from(&SendError::TimedOut {
-            address: call.upstream().address(),
+            address: address.to_owned(),
         })
     })
 }

@@ -1,0 +1,182 @@
+//! What is refused, before anything is computed.
+
+use codex_bridge_backend::{
+    backend::{Backend, BackendOptions, DeviceChoice, LoadError, Refusal, ToolsMode},
+    testing::Scripted,
+};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::support::{object, options, refused, response, scripted, tool};
+
+fn hello() -> Scripted {
+    Scripted::default().answer(&["Hello"])
+}
+
+#[tokio::test]
+async fn a_prompt_beyond_the_window_is_refused_with_both_numbers() {
+    let backend = scripted(&hello());
+    let request = json!({"input": "word ".repeat(3000)});
+    let tokens = backend.input_tokens(object(request.clone())).await.unwrap();
+    assert!(tokens > 2048);
+    let refused = refused(&backend, request).await;
+    assert_eq!(refused.refusal, Refusal::Invalid);
+    assert_eq!(
+        refused.error.code.as_deref(),
+        Some("context_length_exceeded")
+    );
+    assert_eq!(
+        refused.error.message,
+        format!("the prompt has {tokens} tokens, and the context of this model is 2048 tokens")
+    );
+}
+
+#[tokio::test]
+async fn truncation_leaves_out_the_oldest_turns() {
+    let backend = scripted(&hello());
+    let message = |role: &str, text: &str| json!({"role": role, "content": text});
+    let mut input = vec![message("developer", "Be brief.")];
+    for _ in 0..8 {
+        input.push(message("user", &"many words ".repeat(60)));
+        input.push(message("assistant", "Yes."));
+    }
+    input.push(message("user", "And now?"));
+    let request = json!({"input": input, "truncation": "auto", "temperature": 0});
+    let cut = response(&backend, request).await;
+    assert_eq!(cut["status"], "completed");
+    let used = cut["usage"]["input_tokens"].as_u64().unwrap();
+    assert!((1000..2048).contains(&used), "{used}");
+    // One turn that is too long by itself.
+    let request = json!({"input": "word ".repeat(3000), "truncation": "auto"});
+    let refused = refused(&backend, request).await;
+    assert_eq!(
+        refused.error.code.as_deref(),
+        Some("context_length_exceeded")
+    );
+}
+
+#[tokio::test]
+async fn fields_at_fault_are_named() {
+    let backend = scripted(&hello());
+    let schema = json!({"type": "object", "properties": {}});
+    for (request, param) in [
+        (json!({"input": "a", "temperature": 3}), "temperature"),
+        (
+            json!({"input": "a", "tool_choice": "required"}),
+            "tool_choice",
+        ),
+        (
+            json!({"input": "a", "tools": [tool("f", schema.clone())], "tool_choice": {"type": "function", "name": "g"}}),
+            "tool_choice",
+        ),
+        (
+            json!({"input": "a", "tools": [tool("f", schema.clone()), tool("f", schema)]}),
+            "tools[1].name",
+        ),
+        (
+            json!({"input": "a", "text": {"format": {"type": "xml"}}}),
+            "text.format.type",
+        ),
+        (
+            json!({"input": [{"type": "message", "role": "user", "content": 7}]}),
+            "input[0].content",
+        ),
+    ] {
+        let refused = refused(&backend, request).await;
+        assert_eq!(refused.refusal, Refusal::Invalid);
+        assert_eq!(
+            refused.error.param.as_deref(),
+            Some(param),
+            "{}",
+            refused.error.message
+        );
+    }
+}
+
+#[tokio::test]
+async fn one_more_than_may_wait_is_told_when_to_come_back() {
+    let chunks: Vec<String> = (0..900).map(|number| format!("word{number} ")).collect();
+    let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
+    let backend = scripted(&Scripted::default().answer(&chunks));
+    // Two run and two wait; nobody reads, so nobody ends.
+    let mut open = Vec::new();
+    for _ in 0..4 {
+        let request = object(json!({"input": "Go", "temperature": 0}));
+        open.push(backend.respond(request).await.unwrap());
+    }
+    let refused = refused(&backend, json!({"input": "Go"})).await;
+    let Refusal::Busy { retry_after } = refused.refusal else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(refused.error.code.as_deref(), Some("rate_limit_exceeded"));
+    assert!(
+        refused
+            .error
+            .message
+            .contains(&format!("try again in {retry_after}s")),
+        "{}",
+        refused.error.message
+    );
+}
+
+#[tokio::test]
+async fn tools_that_are_switched_off_are_neither_shown_nor_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scripted.gguf");
+    Scripted::default()
+        .answer(&["<tool_call>", "{\"name\": \"f\"}", "</tool_call>"])
+        .write_gguf(&path)
+        .unwrap();
+    let off = BackendOptions {
+        tools: ToolsMode::Off,
+        ..options(&path)
+    };
+    let backend = Backend::load(&off).unwrap();
+    let with = json!({"input": "a", "temperature": 0, "tools": [tool("f", json!({}))]});
+    let without = json!({"input": "a", "temperature": 0});
+    let count = |request: Value| backend.input_tokens(object(request));
+    assert_eq!(
+        count(with.clone()).await.unwrap(),
+        count(without).await.unwrap()
+    );
+    let answer = response(&backend, with).await;
+    assert_eq!(answer["output"][0]["type"], "message");
+}
+
+#[test]
+fn what_cannot_be_loaded_is_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scripted.gguf");
+    hello().write_gguf(&path).unwrap();
+    let refused = |options: BackendOptions| {
+        let error = Backend::load(&options).unwrap_err();
+        let message = error.to_string();
+        assert!(!message.contains('\n'), "{message}");
+        (error, message)
+    };
+    let (error, message) = refused(options(&folder.path().join("none.gguf")));
+    assert!(matches!(error, LoadError::Model(_)), "{message}");
+    let cuda = BackendOptions {
+        device: DeviceChoice::Cuda(0),
+        ..options(&path)
+    };
+    let (error, message) = refused(cuda);
+    assert!(matches!(error, LoadError::Device { .. }), "{message}");
+    let huge = BackendOptions {
+        max_batch: 1,
+        context_length: Some(32_768),
+        threads: Some(0),
+        ..options(&path)
+    };
+    let (error, message) = refused(huge);
+    assert!(
+        matches!(
+            error,
+            LoadError::Option {
+                option: "threads",
+                ..
+            }
+        ),
+        "{message}"
+    );
+}

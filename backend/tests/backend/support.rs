@@ -1,0 +1,94 @@
+//! Backends of tests, and their answers.
+
+use std::path::{Path, PathBuf};
+
+use codex_bridge_backend::{
+    backend::{Backend, BackendOptions, RespondError},
+    testing::{Scripted, events::keeps_the_laws},
+};
+use protocol::{Object, event::Event};
+use serde_json::{Value, json};
+
+pub(crate) fn options(model: &Path) -> BackendOptions {
+    BackendOptions {
+        context_length: Some(2048),
+        max_batch: 2,
+        max_queue: 2,
+        threads: Some(1),
+        ..BackendOptions::new(model.to_owned())
+    }
+}
+
+/// A backend whose model says what the script says.
+pub(crate) fn scripted(script: &Scripted) -> Backend {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scripted.gguf");
+    script.write_gguf(&path).unwrap();
+    // The file stays mapped after its folder is gone.
+    Backend::load(&options(&path)).unwrap()
+}
+
+pub(crate) fn object(value: Value) -> Object {
+    match value {
+        Value::Object(object) => object,
+        other => panic!("{other}"),
+    }
+}
+
+/// All events of the answer, which keep the laws.
+pub(crate) async fn events(backend: &Backend, request: Value) -> Vec<Event> {
+    let mut responding = backend.respond(object(request)).await.unwrap();
+    let mut events = Vec::new();
+    while let Some(event) = responding.next().await {
+        events.push(event);
+    }
+    keeps_the_laws(&events);
+    events
+}
+
+pub(crate) async fn response(backend: &Backend, request: Value) -> Object {
+    backend
+        .respond(object(request))
+        .await
+        .unwrap()
+        .collect()
+        .await
+}
+
+pub(crate) async fn refused(backend: &Backend, request: Value) -> RespondError {
+    backend.respond(object(request)).await.unwrap_err()
+}
+
+/// A function tool.
+pub(crate) fn tool(name: &str, parameters: Value) -> Value {
+    json!({"type": "function", "name": name, "description": "A tool.", "parameters": parameters})
+}
+
+/// SmolLM2-135M-Instruct: named by `CODEX_BRIDGE_TEST_MODEL`, or as the end-to-end tests have installed it.
+pub(crate) fn smollm2() -> Option<PathBuf> {
+    let named = std::env::var_os("CODEX_BRIDGE_TEST_MODEL").map(PathBuf::from);
+    let found = named.or_else(|| {
+        let cache = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache/e2e/llama/lib");
+        find(&cache, "SmolLM2-135M-Instruct.Q4_1.gguf")
+    });
+    if found.is_none() {
+        println!(
+            "skipped: CODEX_BRIDGE_TEST_MODEL does not name SmolLM2's file, and the end-to-end tests have not installed it"
+        );
+    }
+    found
+}
+
+fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+    for entry in std::fs::read_dir(folder).ok()?.flatten() {
+        let path = entry.path();
+        let found = match path.is_dir() {
+            true => find(&path, name),
+            false => (entry.file_name() == name).then_some(path),
+        };
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
