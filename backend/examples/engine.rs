@@ -80,9 +80,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     while engine.status().prefixes_stored == 0 {
         std::thread::sleep(Duration::from_millis(10));
     }
-    // The last handle: the thread ends, and the next can have the directory.
+    // The next can have the directory once this one has ended.
     engine.shutdown();
-    drop(engine);
+    tokio::runtime::Builder::new_current_thread()
+        .build()?
+        .block_on(engine.stopped());
     let again = begin(true)?;
     let (warm, _) = timed(again.submit(long(42))?);
     println!(

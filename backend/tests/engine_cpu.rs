@@ -80,11 +80,12 @@ impl Constraint for Thirds {
     }
 
     fn would_accept(&mut self, draft: &[u32]) -> usize {
-        let place = (self.at..30).zip(draft);
-        place
+        // The place that is forced is not guessed at.
+        let end = if self.at < 5 { 5 } else { 30 };
+        let places = (self.at..end).zip(draft);
+        places
             .take_while(|(at, token)| *token % 3 != at % 3)
             .count()
-            .min(usize::try_from(5u32.saturating_sub(self.at)).unwrap())
     }
 
     fn masks_along(&mut self, draft: &[u32]) -> Result<Vec<Option<TokenMask>>, ConstraintError> {
