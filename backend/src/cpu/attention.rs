@@ -132,7 +132,13 @@ fn attend<S: Simd, P: Step>(simd: S, item: Item<'_>, workspace: &mut Workspace) 
 
 /// `T` queries from `first` on over one segment; `D` vectors of values at a time.
 #[inline(always)]
-fn tile<S: Simd, P: Step, const T: usize, const D: usize>(simd: S, item: Item<'_>, workspace: &mut Workspace, segment: usize, first: usize) {
+fn tile<S: Simd, P: Step, const T: usize, const D: usize>(
+    simd: S,
+    item: Item<'_>,
+    workspace: &mut Workspace,
+    segment: usize,
+    first: usize,
+) {
     let layout = item.layout;
     let start = segment * SEGMENT;
     let words = query_words(layout.format, layout.padded);
@@ -161,7 +167,8 @@ fn tile<S: Simd, P: Step, const T: usize, const D: usize>(simd: S, item: Item<'_
         let at = page.0 as usize * layout.page_bytes() + layout.keys(item.layer, item.kv_head);
         if let (true, Some(next)) = (few, table.get(index + 1)) {
             // Few queries: reading the pages is all the work, and the next one lies somewhere else.
-            let next = next.0 as usize * layout.page_bytes() + layout.keys(item.layer, item.kv_head);
+            let next =
+                next.0 as usize * layout.page_bytes() + layout.keys(item.layer, item.kv_head);
             for line in 0..head_bytes / 64 {
                 simd.prefetch(&item.pool[next..], 64 * line);
             }
@@ -186,7 +193,11 @@ fn tile<S: Simd, P: Step, const T: usize, const D: usize>(simd: S, item: Item<'_
         }
         let largest = simd.reduce_max(largest);
         // A query that sees no key of this segment has weights of zero.
-        let shift = simd.splat(if largest == f32::NEG_INFINITY { 0.0 } else { largest });
+        let shift = simd.splat(if largest == f32::NEG_INFINITY {
+            0.0
+        } else {
+            largest
+        });
         let mut sum = simd.splat(0.0);
         let out = &mut weights[t * weight_words..][..pages * PAGE_TOKENS / P::COLUMNS];
         if P::COLUMNS == 2 {
@@ -208,7 +219,8 @@ fn tile<S: Simd, P: Step, const T: usize, const D: usize>(simd: S, item: Item<'_
         partial[t * state + 1] = simd.reduce_add(sum);
     }
 
-    let weights: [&[u32]; T] = std::array::from_fn(|t| &weights[t * weight_words..][..pages * PAGE_TOKENS / P::COLUMNS]);
+    let weights: [&[u32]; T] =
+        std::array::from_fn(|t| &weights[t * weight_words..][..pages * PAGE_TOKENS / P::COLUMNS]);
     let groups = layout.padded / LANES;
     let mut group = 0;
     while group < groups {
@@ -222,21 +234,40 @@ fn tile<S: Simd, P: Step, const T: usize, const D: usize>(simd: S, item: Item<'_
     }
 
     for t in 0..T {
-        merge(simd, &mut states[(first + t) * state..][..state], &partial[t * state..][..state]);
+        merge(
+            simd,
+            &mut states[(first + t) * state..][..state],
+            &partial[t * state..][..state],
+        );
     }
 }
 
 /// Sixteen keys of a page, or sixteen dimensions of a matrix: the product with `T` rows of words.
 #[inline(always)]
-fn steps<S: Simd, P: Step, const T: usize>(simd: S, tile: &[u8], steps: usize, rows: &[&[u32]; T]) -> [S::F; T] {
+fn steps<S: Simd, P: Step, const T: usize>(
+    simd: S,
+    tile: &[u8],
+    steps: usize,
+    rows: &[&[u32]; T],
+) -> [S::F; T] {
     let tile = &tile[..steps * P::BYTES];
     let mut even = [simd.splat(0.0); T];
     let mut odd = [simd.splat(0.0); T];
     // Whole vectors: the number of steps is even.
     for (k, weights) in tile.chunks_exact(2 * P::BYTES).enumerate() {
         let (first, second) = weights.split_at(P::BYTES);
-        P::add(simd, first, std::array::from_fn(|t| rows[t][2 * k]), &mut even);
-        P::add(simd, second, std::array::from_fn(|t| rows[t][2 * k + 1]), &mut odd);
+        P::add(
+            simd,
+            first,
+            std::array::from_fn(|t| rows[t][2 * k]),
+            &mut even,
+        );
+        P::add(
+            simd,
+            second,
+            std::array::from_fn(|t| rows[t][2 * k + 1]),
+            &mut odd,
+        );
     }
     for t in 0..T {
         even[t] = simd.add(even[t], odd[t]);
@@ -259,19 +290,29 @@ fn values<S: Simd, P: Step, const T: usize, const D: usize>(
     let group_bytes = steps * P::BYTES;
     let mut sums = [[simd.splat(0.0); T]; D];
     for (index, page) in table.iter().enumerate() {
-        let at = page.0 as usize * layout.page_bytes() + layout.values(item.layer, item.kv_head) + group * group_bytes;
+        let at = page.0 as usize * layout.page_bytes()
+            + layout.values(item.layer, item.kv_head)
+            + group * group_bytes;
         if let (true, Some(next)) = (item.tokens * item.group <= QUERIES, table.get(index + 1)) {
-            let next = next.0 as usize * layout.page_bytes() + layout.values(item.layer, item.kv_head) + group * group_bytes;
+            let next = next.0 as usize * layout.page_bytes()
+                + layout.values(item.layer, item.kv_head)
+                + group * group_bytes;
             for line in 0..D * group_bytes / 64 {
                 simd.prefetch(&item.pool[next..], 64 * line);
             }
         }
         let tile = &item.pool[at..at + D * group_bytes];
-        let weights: [&[u32]; T] = std::array::from_fn(|t| &weights[t][index * steps..(index + 1) * steps]);
+        let weights: [&[u32]; T] =
+            std::array::from_fn(|t| &weights[t][index * steps..(index + 1) * steps]);
         for k in 0..steps {
             let words: [u32; T] = std::array::from_fn(|t| weights[t][k]);
             for d in 0..D {
-                P::add(simd, &tile[d * group_bytes + k * P::BYTES..][..P::BYTES], words, &mut sums[d]);
+                P::add(
+                    simd,
+                    &tile[d * group_bytes + k * P::BYTES..][..P::BYTES],
+                    words,
+                    &mut sums[d],
+                );
             }
         }
     }
@@ -308,7 +349,10 @@ fn merge<S: Simd>(simd: S, state: &mut [f32], segment: &[f32]) {
     state[0] = largest;
     state[1] = state[1] * old + segment[1] * new;
     let (old, new) = (simd.splat(old), simd.splat(new));
-    let (state, segment) = (state[16..].as_chunks_mut::<LANES>().0, segment[16..].as_chunks::<LANES>().0);
+    let (state, segment) = (
+        state[16..].as_chunks_mut::<LANES>().0,
+        segment[16..].as_chunks::<LANES>().0,
+    );
     for (state, segment) in state.iter_mut().zip(segment) {
         let sum = simd.fma(simd.load(segment), new, simd.mul(simd.load(state), old));
         simd.store(sum, state);
@@ -330,7 +374,11 @@ impl Kernel for MergeSegments<'_> {
     fn run<S: Simd>(self, simd: S) {
         let (first, rest) = self.states.split_at_mut(self.stride);
         for segment in 0..self.segments - 1 {
-            merge(simd, &mut first[..self.len], &rest[segment * self.stride..][..self.len]);
+            merge(
+                simd,
+                &mut first[..self.len],
+                &rest[segment * self.stride..][..self.len],
+            );
         }
     }
 }

@@ -83,11 +83,22 @@ impl PageLayout {
     }
 
     /// Writes the key and the value of one head of the token in `slot` into the bytes of a layer of a page.
-    pub(crate) fn put(&self, layer: &mut [u8], head: usize, slot: usize, key: &[f32], value: &[f32]) {
+    pub(crate) fn put(
+        &self,
+        layer: &mut [u8],
+        head: usize,
+        slot: usize,
+        key: &[f32],
+        value: &[f32],
+    ) {
         let (keys, values) = (self.keys(0, head), self.values(0, head));
         let bytes = self.head_bytes();
-        self.put_numbers(&mut layer[keys..keys + bytes], key, |dim| self.key(slot, dim));
-        self.put_numbers(&mut layer[values..values + bytes], value, |dim| self.value(slot, dim));
+        self.put_numbers(&mut layer[keys..keys + bytes], key, |dim| {
+            self.key(slot, dim)
+        });
+        self.put_numbers(&mut layer[values..values + bytes], value, |dim| {
+            self.value(slot, dim)
+        });
     }
 
     #[inline(always)]

@@ -234,7 +234,14 @@ pub(crate) trait Simd: Copy + Send + Sync + fmt::Debug + 'static {
     #[inline(always)]
     fn pow2_fraction(self, x: Self::F) -> Self::F {
         let mut p = self.splat(1.540_353e-4);
-        for c in [1.333_355_8e-3, 9.618_129e-3, 5.550_410_9e-2, 2.402_265e-1, 6.931_472e-1, 1.0] {
+        for c in [
+            1.333_355_8e-3,
+            9.618_129e-3,
+            5.550_410_9e-2,
+            2.402_265e-1,
+            6.931_472e-1,
+            1.0,
+        ] {
             p = self.fma(p, x, self.splat(c));
         }
         p

@@ -224,7 +224,12 @@ impl Simd for Scalar {
         let high = f32::from_bits(x & 0xffff_0000);
         let mut out = acc;
         for i in 0..16 {
-            let pair = u32::from_le_bytes([weights[4 * i], weights[4 * i + 1], weights[4 * i + 2], weights[4 * i + 3]]);
+            let pair = u32::from_le_bytes([
+                weights[4 * i],
+                weights[4 * i + 1],
+                weights[4 * i + 2],
+                weights[4 * i + 3],
+            ]);
             out[i] += f32::from_bits(pair << 16) * low;
             out[i] += f32::from_bits(pair & 0xffff_0000) * high;
         }

@@ -15,7 +15,10 @@ fn line(description: &str, parameters: Value) -> String {
 fn a_tool_is_a_signature_and_the_first_sentence() {
     let parameters = json!({"type": "object", "properties": {"cmd": {"type": "string"}, "workdir": {"type": "string"}}, "required": ["cmd"]});
     assert_eq!(
-        line("Runs a command in a PTY. Returns output.\nMore.", parameters),
+        line(
+            "Runs a command in a PTY. Returns output.\nMore.",
+            parameters
+        ),
         "f(cmd: string, workdir?: string) - Runs a command in a PTY."
     );
     assert_eq!(line("", json!({})), "f()");

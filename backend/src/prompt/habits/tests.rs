@@ -79,7 +79,13 @@ fn a_template_that_prints_no_user_text_is_refused() {
             .unwrap_err()
             .to_string()
     };
-    assert_eq!(refusal("hello"), "chat template: does not print the text of a user message");
-    assert_eq!(refusal("{{ raise_exception('never') }}"), "chat template: never (line 1)");
+    assert_eq!(
+        refusal("hello"),
+        "chat template: does not print the text of a user message"
+    );
+    assert_eq!(
+        refusal("{{ raise_exception('never') }}"),
+        "chat template: never (line 1)"
+    );
     assert!(refusal("{% for %}").starts_with("chat template: "));
 }
