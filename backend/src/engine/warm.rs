@@ -112,12 +112,11 @@ impl Warm {
             })
         });
         let dir = options.dir.display();
-        Warm {
-            disk: disk
-                .inspect_err(|error| tracing::warn!(%dir, %error, "no warm start"))
-                .ok(),
-            ..Warm::default()
-        }
+        let mut warm = Warm::default();
+        warm.disk = disk
+            .inspect_err(|error| tracing::warn!(%dir, %error, "no warm start"))
+            .ok();
+        warm
     }
 
     /// Prefixes read and written so far.
