@@ -223,6 +223,14 @@ fn survive_json(name: &str, path: &Path, folder: &Path, seeds: &[Vec<u8>]) -> us
 
 /// One to three values replaced or removed.
 fn revalued(json: &Value, random: &mut Random) -> String {
+    let mut json = json.clone();
+    for _ in 0..=random.below(3) {
+        revalue(&mut json, random);
+    }
+    json.to_string()
+}
+
+fn revalue(value: &mut Value, random: &mut Random) {
     const VALUES: [&str; 20] = [
         "null",
         "true",
@@ -245,47 +253,27 @@ fn revalued(json: &Value, random: &mut Random) -> String {
         "{}",
         "[1, 2, 3]",
     ];
-    let mut json = json.clone();
-    for _ in 0..=random.below(3) {
-        let mut place = &mut json;
-        loop {
-            let children = match &*place {
-                Value::Object(members) => members.len(),
-                Value::Array(elements) => elements.len(),
-                _ => 0,
-            };
-            if children == 0 {
-                break;
-            }
-            let child = random.below(children);
-            let removed = random.below(8) == 0;
-            place = match place {
-                Value::Object(members) => {
-                    let key = members.keys().nth(child).unwrap().clone();
-                    if removed {
-                        members.shift_remove(&key);
-                        break;
-                    }
-                    &mut members[&key]
-                }
-                Value::Array(elements) => {
-                    if removed {
-                        elements.remove(child);
-                        break;
-                    }
-                    &mut elements[child]
-                }
-                _ => unreachable!("it has children"),
-            };
-            if random.below(4) == 0 {
-                break;
+    let (removed, replaced) = (random.below(8) == 0, random.below(16) == 0);
+    match value {
+        Value::Object(members) if !members.is_empty() && !replaced => {
+            let member = random.below(members.len());
+            let key = members.keys().nth(member).unwrap().clone();
+            if removed {
+                members.shift_remove(&key);
+            } else {
+                revalue(&mut members[&key], random);
             }
         }
-        if random.below(8) > 0 {
-            *place = serde_json::from_str(VALUES[random.below(VALUES.len())]).unwrap();
+        Value::Array(elements) if !elements.is_empty() && !replaced => {
+            let element = random.below(elements.len());
+            if removed {
+                elements.remove(element);
+            } else {
+                revalue(&mut elements[element], random);
+            }
         }
+        _ => *value = serde_json::from_str(VALUES[random.below(VALUES.len())]).unwrap(),
     }
-    json.to_string()
 }
 
 #[test]

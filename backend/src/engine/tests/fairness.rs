@@ -112,7 +112,7 @@ fn many_prompts_share_the_time_and_each_gets_on() {
     for generation in prompts {
         let whole = read(generation);
         assert_eq!(whole.usage.generated, 1);
-        assert_eq!(whole.progress.last(), Some(&(0, 500, 500)));
+        assert!(matches!(whole.progress.last(), Some((_, 500, 500))));
     }
     drop(stream);
 }
