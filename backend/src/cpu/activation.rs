@@ -165,12 +165,18 @@ pub(crate) fn encode_blocks<S: Simd>(simd: S, x: &[f32], words: &mut [u32]) {
         let d = largest / 127.0;
         let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
         let inverse = simd.splat(inverse);
-        let q = [simd.round(simd.mul(v[0], inverse)), simd.round(simd.mul(v[1], inverse))];
+        let q = [
+            simd.round(simd.mul(v[0], inverse)),
+            simd.round(simd.mul(v[1], inverse)),
+        ];
         let bytes: &mut [i8; 48] = bytemuck::cast_mut(block);
         let bytes = bytes.as_chunks_mut::<16>().0;
         simd.store_i8(q[0], &mut bytes[0]);
         simd.store_i8(q[1], &mut bytes[1]);
-        let sums = [d * simd.reduce_add(simd.float(q[0])), d * simd.reduce_add(simd.float(q[1]))];
+        let sums = [
+            d * simd.reduce_add(simd.float(q[0])),
+            d * simd.reduce_add(simd.float(q[1])),
+        ];
         block[8] = d.to_bits();
         block[9] = (sums[0] + sums[1]).to_bits();
         block[10] = sums[0].to_bits();

@@ -38,7 +38,12 @@ trait Cache {
     const PAIRS: bool;
 
     /// Scores of the sixteen keys of a page for `T` encoded queries.
-    fn scores<S: Simd, const T: usize>(simd: S, keys: &[u8], layout: &PageLayout, queries: &[&[u32]; T]) -> [S::F; T];
+    fn scores<S: Simd, const T: usize>(
+        simd: S,
+        keys: &[u8],
+        layout: &PageLayout,
+        queries: &[&[u32]; T],
+    ) -> [S::F; T];
 
     /// Adds the values of a page, `D` vectors of dimensions from `group` on, times their weights.
     fn values<S: Simd, const T: usize, const D: usize>(
@@ -58,16 +63,34 @@ impl<P: Step> Cache for Plain<P> {
     const PAIRS: bool = P::COLUMNS == 2;
 
     #[inline(always)]
-    fn scores<S: Simd, const T: usize>(simd: S, keys: &[u8], layout: &PageLayout, queries: &[&[u32]; T]) -> [S::F; T] {
+    fn scores<S: Simd, const T: usize>(
+        simd: S,
+        keys: &[u8],
+        layout: &PageLayout,
+        queries: &[&[u32]; T],
+    ) -> [S::F; T] {
         let steps = layout.padded / P::COLUMNS;
         let rows: [&[u32]; T] = std::array::from_fn(|t| &queries[t][..steps]);
         let mut even = [simd.splat(0.0); T];
         let mut odd = [simd.splat(0.0); T];
         // Whole vectors: the number of steps is even.
-        for (k, keys) in keys[..steps * P::BYTES].chunks_exact(2 * P::BYTES).enumerate() {
+        for (k, keys) in keys[..steps * P::BYTES]
+            .chunks_exact(2 * P::BYTES)
+            .enumerate()
+        {
             let (first, second) = keys.split_at(P::BYTES);
-            P::add(simd, first, std::array::from_fn(|t| rows[t][2 * k]), &mut even);
-            P::add(simd, second, std::array::from_fn(|t| rows[t][2 * k + 1]), &mut odd);
+            P::add(
+                simd,
+                first,
+                std::array::from_fn(|t| rows[t][2 * k]),
+                &mut even,
+            );
+            P::add(
+                simd,
+                second,
+                std::array::from_fn(|t| rows[t][2 * k + 1]),
+                &mut odd,
+            );
         }
         for t in 0..T {
             even[t] = simd.add(even[t], odd[t]);
@@ -91,7 +114,12 @@ impl<P: Step> Cache for Plain<P> {
         for k in 0..steps {
             let words: [u32; T] = std::array::from_fn(|t| weights[t][k]);
             for d in 0..D {
-                P::add(simd, &tile[d * bytes + k * P::BYTES..][..P::BYTES], words, &mut sums[d]);
+                P::add(
+                    simd,
+                    &tile[d * bytes + k * P::BYTES..][..P::BYTES],
+                    words,
+                    &mut sums[d],
+                );
             }
         }
     }
@@ -104,9 +132,15 @@ impl Cache for Eight {
     const PAIRS: bool = false;
 
     #[inline(always)]
-    fn scores<S: Simd, const T: usize>(simd: S, keys: &[u8], layout: &PageLayout, queries: &[&[u32]; T]) -> [S::F; T] {
+    fn scores<S: Simd, const T: usize>(
+        simd: S,
+        keys: &[u8],
+        layout: &PageLayout,
+        queries: &[&[u32]; T],
+    ) -> [S::F; T] {
         let blocks = layout.padded / 32;
-        let rows: [&[[u32; BLOCK_WORDS]]; T] = std::array::from_fn(|t| &queries[t].as_chunks().0[..blocks]);
+        let rows: [&[[u32; BLOCK_WORDS]]; T] =
+            std::array::from_fn(|t| &queries[t].as_chunks().0[..blocks]);
         block_product::<S, Q8_0, T>(simd, keys, blocks, &rows, false)
     }
 
@@ -126,7 +160,10 @@ impl Cache for Eight {
             let mut scaled = [[0.0; PAGE_TOKENS]; T];
             for t in 0..T {
                 let weights: &[f32] = bytemuck::cast_slice(&weights[t][..PAGE_TOKENS]);
-                simd.store(simd.mul(simd.load(&weights.as_chunks().0[0]), scales), &mut scaled[t]);
+                simd.store(
+                    simd.mul(simd.load(&weights.as_chunks().0[0]), scales),
+                    &mut scaled[t],
+                );
             }
             let tile: &[i8] = bytemuck::cast_slice(&numbers[(group + d) * 256..][..256]);
             for (k, row) in tile.as_chunks::<LANES>().0.iter().enumerate() {
@@ -243,7 +280,13 @@ fn attend<S: Simd, C: Cache>(simd: S, item: Item<'_>, workspace: &mut Workspace)
 
 /// `T` queries from `first` on over one segment; `D` vectors of values at a time.
 #[inline(always)]
-fn tile<S: Simd, C: Cache, const T: usize, const D: usize>(simd: S, item: Item<'_>, workspace: &mut Workspace, segment: usize, first: usize) {
+fn tile<S: Simd, C: Cache, const T: usize, const D: usize>(
+    simd: S,
+    item: Item<'_>,
+    workspace: &mut Workspace,
+    segment: usize,
+    first: usize,
+) {
     let layout = item.layout;
     let start = segment * SEGMENT;
     let words = query_words(layout.format, layout.padded);
@@ -272,7 +315,8 @@ fn tile<S: Simd, C: Cache, const T: usize, const D: usize>(simd: S, item: Item<'
         let at = page.0 as usize * layout.page_bytes() + layout.keys(item.layer, item.kv_head);
         if let (true, Some(next)) = (few, table.get(index + 1)) {
             // Few queries: reading the pages is all the work, and the next one lies somewhere else.
-            let next = next.0 as usize * layout.page_bytes() + layout.keys(item.layer, item.kv_head);
+            let next =
+                next.0 as usize * layout.page_bytes() + layout.keys(item.layer, item.kv_head);
             for line in 0..head_bytes / 64 {
                 simd.prefetch(&item.pool[next..], 64 * line);
             }
@@ -285,7 +329,11 @@ fn tile<S: Simd, C: Cache, const T: usize, const D: usize>(simd: S, item: Item<'
 
     let state = state_len(layout.padded);
     // Words of the weights of a page, and of a segment.
-    let page_words = if C::PAIRS { PAGE_TOKENS / 2 } else { PAGE_TOKENS };
+    let page_words = if C::PAIRS {
+        PAGE_TOKENS / 2
+    } else {
+        PAGE_TOKENS
+    };
     let weight_words = SEGMENT_PAGES * page_words;
     for t in 0..T {
         let position = item.position + (first + t) / item.group;
@@ -299,7 +347,11 @@ fn tile<S: Simd, C: Cache, const T: usize, const D: usize>(simd: S, item: Item<'
         }
         let largest = simd.reduce_max(largest);
         // A query that sees no key of this segment has weights of zero.
-        let shift = simd.splat(if largest == f32::NEG_INFINITY { 0.0 } else { largest });
+        let shift = simd.splat(if largest == f32::NEG_INFINITY {
+            0.0
+        } else {
+            largest
+        });
         let mut sum = simd.splat(0.0);
         let out = &mut weights[t * weight_words..][..pages * page_words];
         if C::PAIRS {
@@ -321,7 +373,8 @@ fn tile<S: Simd, C: Cache, const T: usize, const D: usize>(simd: S, item: Item<'
         partial[t * state + 1] = simd.reduce_add(sum);
     }
 
-    let weights: [&[u32]; T] = std::array::from_fn(|t| &weights[t * weight_words..][..pages * page_words]);
+    let weights: [&[u32]; T] =
+        std::array::from_fn(|t| &weights[t * weight_words..][..pages * page_words]);
     let groups = layout.padded / LANES;
     let mut group = 0;
     while group < groups {
@@ -335,7 +388,11 @@ fn tile<S: Simd, C: Cache, const T: usize, const D: usize>(simd: S, item: Item<'
     }
 
     for t in 0..T {
-        merge(simd, &mut states[(first + t) * state..][..state], &partial[t * state..][..state]);
+        merge(
+            simd,
+            &mut states[(first + t) * state..][..state],
+            &partial[t * state..][..state],
+        );
     }
 }
 
@@ -352,7 +409,9 @@ fn values<S: Simd, C: Cache, const T: usize, const D: usize>(
     let layout = item.layout;
     let page_words = weights[0].len() / table.len();
     let head_bytes = layout.head_bytes();
-    let at = |page: &PageId| page.0 as usize * layout.page_bytes() + layout.values(item.layer, item.kv_head);
+    let at = |page: &PageId| {
+        page.0 as usize * layout.page_bytes() + layout.values(item.layer, item.kv_head)
+    };
     let few = group == 0 && item.tokens * item.group <= QUERIES;
     let mut sums = [[simd.splat(0.0); T]; D];
     for (index, page) in table.iter().enumerate() {
@@ -361,8 +420,16 @@ fn values<S: Simd, C: Cache, const T: usize, const D: usize>(
                 simd.prefetch(&item.pool[at(next)..], 64 * line);
             }
         }
-        let weights: [&[u32]; T] = std::array::from_fn(|t| &weights[t][index * page_words..(index + 1) * page_words]);
-        C::values::<S, T, D>(simd, &item.pool[at(page)..][..head_bytes], &layout, group, &weights, &mut sums);
+        let weights: [&[u32]; T] =
+            std::array::from_fn(|t| &weights[t][index * page_words..(index + 1) * page_words]);
+        C::values::<S, T, D>(
+            simd,
+            &item.pool[at(page)..][..head_bytes],
+            &layout,
+            group,
+            &weights,
+            &mut sums,
+        );
     }
     let state = state_len(layout.padded);
     for (d, sums) in sums.into_iter().enumerate() {
@@ -397,7 +464,10 @@ fn merge<S: Simd>(simd: S, state: &mut [f32], segment: &[f32]) {
     state[0] = largest;
     state[1] = state[1] * old + segment[1] * new;
     let (old, new) = (simd.splat(old), simd.splat(new));
-    let (state, segment) = (state[16..].as_chunks_mut::<LANES>().0, segment[16..].as_chunks::<LANES>().0);
+    let (state, segment) = (
+        state[16..].as_chunks_mut::<LANES>().0,
+        segment[16..].as_chunks::<LANES>().0,
+    );
     for (state, segment) in state.iter_mut().zip(segment) {
         let sum = simd.fma(simd.load(segment), new, simd.mul(simd.load(state), old));
         simd.store(sum, state);
@@ -419,7 +489,11 @@ impl Kernel for MergeSegments<'_> {
     fn run<S: Simd>(self, simd: S) {
         let (first, rest) = self.states.split_at_mut(self.stride);
         for segment in 0..self.segments - 1 {
-            merge(simd, &mut first[..self.len], &rest[segment * self.stride..][..self.len]);
+            merge(
+                simd,
+                &mut first[..self.len],
+                &rest[segment * self.stride..][..self.len],
+            );
         }
     }
 }

@@ -86,17 +86,28 @@ impl PageLayout {
     #[inline(always)]
     fn key_parts(&self, slot: usize, mut part: impl FnMut(usize, Stored)) {
         match self.format {
-            KvFormat::F32 => (0..self.padded).for_each(|dim| part((dim * 16 + slot) * 4, Stored::Number(dim))),
-            KvFormat::F16 => (0..self.padded).for_each(|dim| part((dim * 16 + slot) * 2, Stored::Number(dim))),
-            KvFormat::Bf16 => (0..self.padded).for_each(|dim| part(dim / 2 * 64 + slot * 4 + dim % 2 * 2, Stored::Number(dim))),
+            KvFormat::F32 => {
+                (0..self.padded).for_each(|dim| part((dim * 16 + slot) * 4, Stored::Number(dim)))
+            }
+            KvFormat::F16 => {
+                (0..self.padded).for_each(|dim| part((dim * 16 + slot) * 2, Stored::Number(dim)))
+            }
+            KvFormat::Bf16 => (0..self.padded)
+                .for_each(|dim| part(dim / 2 * 64 + slot * 4 + dim % 2 * 2, Stored::Number(dim))),
             KvFormat::Q8_0 => {
                 for block in 0..self.padded / 32 {
                     let record = block / 2 * record_bytes(Format::Q8_0);
                     let quants = record + block % 2 * quant_bytes(Format::Q8_0);
                     for dim in 0..32 {
-                        part(quants + dim / 4 * 64 + slot * 4 + dim % 4, Stored::Number(block * 32 + dim));
+                        part(
+                            quants + dim / 4 * 64 + slot * 4 + dim % 4,
+                            Stored::Number(block * 32 + dim),
+                        );
                     }
-                    part(record + scales_start(Format::Q8_0) + block % 2 * 32 + slot * 2, Stored::Scale(block));
+                    part(
+                        record + scales_start(Format::Q8_0) + block % 2 * 32 + slot * 2,
+                        Stored::Scale(block),
+                    );
                 }
             }
         }
@@ -107,8 +118,12 @@ impl PageLayout {
     fn value_parts(&self, slot: usize, mut part: impl FnMut(usize, Stored)) {
         let at = |dim: usize| dim / 16 * 256 + slot * 16 + dim % 16;
         match self.format {
-            KvFormat::F32 => (0..self.padded).for_each(|dim| part(at(dim) * 4, Stored::Number(dim))),
-            KvFormat::F16 => (0..self.padded).for_each(|dim| part(at(dim) * 2, Stored::Number(dim))),
+            KvFormat::F32 => {
+                (0..self.padded).for_each(|dim| part(at(dim) * 4, Stored::Number(dim)))
+            }
+            KvFormat::F16 => {
+                (0..self.padded).for_each(|dim| part(at(dim) * 2, Stored::Number(dim)))
+            }
             KvFormat::Bf16 => {
                 for dim in 0..self.padded {
                     let pair = dim / 16 * 256 + slot / 2 * 32 + dim % 16 * 2 + slot % 2;
@@ -118,7 +133,10 @@ impl PageLayout {
             KvFormat::Q8_0 => {
                 (0..self.padded).for_each(|dim| part(at(dim), Stored::Number(dim)));
                 for block in 0..self.padded / 32 {
-                    part(self.value_scales() + block * 32 + slot * 2, Stored::Scale(block));
+                    part(
+                        self.value_scales() + block * 32 + slot * 2,
+                        Stored::Scale(block),
+                    );
                 }
             }
         }
@@ -130,15 +148,26 @@ impl PageLayout {
     }
 
     /// Writes the key and the value of one head of the token in `slot` into the bytes of a layer of a page.
-    pub(crate) fn put(&self, layer: &mut [u8], head: usize, slot: usize, key: &[f32], value: &[f32]) {
+    pub(crate) fn put(
+        &self,
+        layer: &mut [u8],
+        head: usize,
+        slot: usize,
+        key: &[f32],
+        value: &[f32],
+    ) {
         let bytes = self.head_bytes();
         let (keys, values) = (self.keys(0, head), self.values(0, head));
         let out = &mut layer[keys..keys + bytes];
         let scales = self.scales(key);
-        self.key_parts(slot, |at, stored| self.put_part(out, at, stored, key, &scales));
+        self.key_parts(slot, |at, stored| {
+            self.put_part(out, at, stored, key, &scales)
+        });
         let out = &mut layer[values..values + bytes];
         let scales = self.scales(value);
-        self.value_parts(slot, |at, stored| self.put_part(out, at, stored, value, &scales));
+        self.value_parts(slot, |at, stored| {
+            self.put_part(out, at, stored, value, &scales)
+        });
     }
 
     /// Scales of the blocks of 32 numbers, for Q8_0.
@@ -146,7 +175,9 @@ impl PageLayout {
         let mut scales = [f16::ZERO; MOST_BLOCKS];
         if self.format == KvFormat::Q8_0 {
             for (scale, block) in scales.iter_mut().zip(numbers.chunks(32)) {
-                let largest = block.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
+                let largest = block
+                    .iter()
+                    .fold(0.0_f32, |largest, x| largest.max(x.abs()));
                 *scale = f16::from_f32(largest / 127.0);
             }
         }
@@ -154,7 +185,14 @@ impl PageLayout {
     }
 
     #[inline(always)]
-    fn put_part(&self, out: &mut [u8], at: usize, stored: Stored, numbers: &[f32], scales: &[f16; MOST_BLOCKS]) {
+    fn put_part(
+        &self,
+        out: &mut [u8],
+        at: usize,
+        stored: Stored,
+        numbers: &[f32],
+        scales: &[f16; MOST_BLOCKS],
+    ) {
         let dim = match stored {
             Stored::Number(dim) => dim,
             Stored::Scale(block) => {
@@ -170,7 +208,11 @@ impl PageLayout {
             KvFormat::Bf16 => out[at..at + 2].copy_from_slice(&bf16::from_f32(x).to_le_bytes()),
             KvFormat::Q8_0 => {
                 let scale = scales[dim / 32].to_f32();
-                let q = if scale > 0.0 { (x / scale).round_ties_even() } else { 0.0 };
+                let q = if scale > 0.0 {
+                    (x / scale).round_ties_even()
+                } else {
+                    0.0
+                };
                 out[at] = q.clamp(-127.0, 127.0) as i8 as u8;
             }
         }
@@ -184,7 +226,13 @@ impl PageLayout {
             KvFormat::F16 | KvFormat::Bf16 => 2,
             KvFormat::Q8_0 => 1,
         };
-        let size = |stored| if matches!(stored, Stored::Scale(_)) { 2 } else { number };
+        let size = |stored| {
+            if matches!(stored, Stored::Scale(_)) {
+                2
+            } else {
+                number
+            }
+        };
         for layer in 0..self.layers {
             for head in 0..self.kv_heads {
                 for slot in 0..tokens {

@@ -45,12 +45,23 @@ impl Kernel for TileProduct<'_> {
 
 /// How a tile of a format is multiplied with `T` tokens, `first..first + T`.
 trait Product {
-    fn group<S: Simd, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize) -> [S::F; T];
+    fn group<S: Simd, const T: usize>(
+        simd: S,
+        matrix: &Matrix,
+        tile: &[u8],
+        x: Activations<'_>,
+        first: usize,
+    ) -> [S::F; T];
 }
 
 #[inline(always)]
 fn groups<S: Simd, P: Product>(simd: S, product: TileProduct<'_>) {
-    let TileProduct { matrix, tile, x, out } = product;
+    let TileProduct {
+        matrix,
+        tile,
+        x,
+        out,
+    } = product;
     let tile = matrix.tile(tile);
     let tokens = out.len();
     let mut first = 0;
@@ -72,7 +83,14 @@ fn groups<S: Simd, P: Product>(simd: S, product: TileProduct<'_>) {
 }
 
 #[inline(always)]
-fn group<S: Simd, P: Product, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize, out: &mut [[f32; LANES]]) {
+fn group<S: Simd, P: Product, const T: usize>(
+    simd: S,
+    matrix: &Matrix,
+    tile: &[u8],
+    x: Activations<'_>,
+    first: usize,
+    out: &mut [[f32; LANES]],
+) {
     let sums = P::group::<S, T>(simd, matrix, tile, x, first);
     for (sum, out) in sums.into_iter().zip(&mut out[first..]) {
         simd.store(sum, out);
@@ -83,9 +101,16 @@ struct Quantised<B>(B);
 
 impl<B: Blocks> Product for Quantised<B> {
     #[inline(always)]
-    fn group<S: Simd, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize) -> [S::F; T] {
+    fn group<S: Simd, const T: usize>(
+        simd: S,
+        matrix: &Matrix,
+        tile: &[u8],
+        x: Activations<'_>,
+        first: usize,
+    ) -> [S::F; T] {
         let blocks = matrix.cols / 32;
-        let rows: [&[[u32; BLOCK_WORDS]]; T] = std::array::from_fn(|t| &x.blocks(first + t)[..blocks]);
+        let rows: [&[[u32; BLOCK_WORDS]]; T] =
+            std::array::from_fn(|t| &x.blocks(first + t)[..blocks]);
         block_product::<S, B, T>(simd, tile, blocks, &rows, T <= 2)
     }
 }
@@ -102,7 +127,8 @@ pub(crate) fn block_product<S: Simd, B: Blocks, const T: usize>(
     let (size, in_record) = (quant_bytes(B::FORMAT), record_blocks(B::FORMAT));
     let mut sums = [simd.splat(0.0); T];
     for block in 0..blocks {
-        let record = &tile[block / in_record * record_bytes(B::FORMAT)..][..record_bytes(B::FORMAT)];
+        let record =
+            &tile[block / in_record * record_bytes(B::FORMAT)..][..record_bytes(B::FORMAT)];
         let (quants, scales) = record.split_at(scales_start(B::FORMAT));
         let quants = &quants[block % in_record * size..][..size];
         if stream {
@@ -160,7 +186,13 @@ struct Plain<P>(P);
 
 impl<P: Step> Product for Plain<P> {
     #[inline(always)]
-    fn group<S: Simd, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize) -> [S::F; T] {
+    fn group<S: Simd, const T: usize>(
+        simd: S,
+        matrix: &Matrix,
+        tile: &[u8],
+        x: Activations<'_>,
+        first: usize,
+    ) -> [S::F; T] {
         let steps = matrix.cols.div_ceil(P::COLUMNS);
         let tile = &tile[..steps * P::BYTES];
         let rows: [&[u32]; T] = std::array::from_fn(|t| &P::words(x, first + t)[..steps]);
@@ -170,12 +202,27 @@ impl<P: Step> Product for Plain<P> {
         for k in 0..steps / 2 {
             let weights = &tile[2 * k * P::BYTES..2 * (k + 1) * P::BYTES];
             let (first, second) = weights.split_at(P::BYTES);
-            P::add(simd, first, std::array::from_fn(|t| rows[t][2 * k]), &mut even);
-            P::add(simd, second, std::array::from_fn(|t| rows[t][2 * k + 1]), &mut odd);
+            P::add(
+                simd,
+                first,
+                std::array::from_fn(|t| rows[t][2 * k]),
+                &mut even,
+            );
+            P::add(
+                simd,
+                second,
+                std::array::from_fn(|t| rows[t][2 * k + 1]),
+                &mut odd,
+            );
         }
         if steps % 2 == 1 {
             let last = &tile[(steps - 1) * P::BYTES..];
-            P::add(simd, last, std::array::from_fn(|t| rows[t][steps - 1]), &mut even);
+            P::add(
+                simd,
+                last,
+                std::array::from_fn(|t| rows[t][steps - 1]),
+                &mut even,
+            );
         }
         for t in 0..T {
             even[t] = simd.add(even[t], odd[t]);
@@ -291,7 +338,8 @@ impl Kernel for Row<'_> {
                 }
             }
             Format::Bf16 => {
-                let tile: &[[[u16; 2]; LANES]] = bytemuck::cast_slice(&tile[..matrix.cols.div_ceil(2) * 64]);
+                let tile: &[[[u16; 2]; LANES]] =
+                    bytemuck::cast_slice(&tile[..matrix.cols.div_ceil(2) * 64]);
                 for (i, out) in out.iter_mut().enumerate() {
                     *out = f32::from_bits(u32::from(tile[i / 2][lane][i % 2]) << 16);
                 }
@@ -311,7 +359,8 @@ fn block_row<S: Simd, B: Blocks>(simd: S, tile: &[u8], lane: usize, out: &mut [f
     let (size, in_record) = (quant_bytes(B::FORMAT), record_blocks(B::FORMAT));
     let signed = B::EIGHT && S::OFFSET_8 == 0.0;
     for (block, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-        let record = &tile[block / in_record * record_bytes(B::FORMAT)..][..record_bytes(B::FORMAT)];
+        let record =
+            &tile[block / in_record * record_bytes(B::FORMAT)..][..record_bytes(B::FORMAT)];
         let (quants, scales) = record.split_at(scales_start(B::FORMAT));
         let q = B::quants(simd, &quants[block % in_record * size..][..size]);
         let scales = B::scales(simd, scales, block % in_record);
@@ -327,7 +376,11 @@ fn block_row<S: Simd, B: Blocks>(simd: S, tile: &[u8], lane: usize, out: &mut [f
             let half = group / 4;
             for i in 0..4 {
                 let byte = bytes[4 * lane + i];
-                let q = if signed { f32::from(byte as i8) } else { f32::from(byte) };
+                let q = if signed {
+                    f32::from(byte as i8)
+                } else {
+                    f32::from(byte)
+                };
                 out[4 * group + i] = if signed {
                     q * d[half][lane]
                 } else {

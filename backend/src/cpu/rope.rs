@@ -14,7 +14,8 @@ use crate::model::{
 pub(crate) fn frequencies(rope: &Rope) -> Vec<f32> {
     (0..rope.dim / 2)
         .map(|i| {
-            let frequency = (1.0 / f64::from(rope.base).powf(2.0 * i as f64 / rope.dim as f64)) as f32;
+            let frequency =
+                (1.0 / f64::from(rope.base).powf(2.0 * i as f64 / rope.dim as f64)) as f32;
             match &rope.scaling {
                 RopeScaling::None => frequency,
                 RopeScaling::Linear { factor } => frequency / factor,
