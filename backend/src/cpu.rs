@@ -1,10 +1,11 @@
 //! The CPU device: the forward pass on this machine's own cores, from weights that stay quantised, with keys and values in pages.
 //!
 //! ```text
-//! step      a batch checked and laid out                    forward   the order of operations
-//! pack      weights in tiles of sixteen rows                matmul    tile × tokens            blocks  formats in registers
-//! kv        pages as tiles                                  attention queries × pages          rope, activation
-//! threads   the team and the disjoint parts it writes       simd      sixteen lanes on four instruction sets
+//! network     packed weights              step        a batch, checked and laid out      buffers     working memory
+//! forward     the order of operations     product     matrices shared among the team     threads     the team
+//! pack        tiles of sixteen rows       blocks      formats in registers               matmul      tile × tokens
+//! activation  int8, bf16, f32 rows        rope        positions                          attention   queries × pages
+//! kv          pages as tiles              simd        sixteen lanes on four instruction sets
 //! ```
 //!
 //! Invariant: the logits of a token are the same bits whatever batch, chunk or draft it was computed in and however many threads there are. All memory is
@@ -13,10 +14,13 @@
 mod activation;
 mod attention;
 mod blocks;
+mod buffers;
 mod forward;
 mod kv;
 mod matmul;
+mod network;
 mod pack;
+mod product;
 mod rope;
 mod simd;
 mod step;
@@ -24,23 +28,17 @@ mod threads;
 
 pub use simd::Isa;
 
-use activation::Layout;
-use forward::{Buffers, Encodings, Forward, Layer, Network};
+use buffers::Buffers;
+use forward::Forward;
 use kv::{PageLayout, Pool};
-use pack::{HeadRows, Matrix, Source};
+use network::Network;
 use simd::Level;
 use step::Step;
 use threads::Team;
 
 use crate::{
     device::{Caps, Device, DeviceError, PageId, SampleRow, Span},
-    model::{
-        Model,
-        config::{LlamaConfig, RopeLayout},
-        plan::KvFormat,
-        quant,
-        weights::{Format, Tensor},
-    },
+    model::{Model, plan::KvFormat, weights::Format},
     sample::{self, Sampled},
 };
 
@@ -156,7 +154,7 @@ impl Cpu {
         };
         let mut team =
             Team::new(threads).map_err(|source| CpuError::Threads { threads, source })?;
-        let network = network(model, &mut team)?;
+        let network = network::network(model, &mut team)?;
         let layout = PageLayout::new(config, options.kv);
         let pool = Pool::new(layout, options.pages).map_err(|source| CpuError::Memory {
             what: "the KV pool",
@@ -239,7 +237,7 @@ impl Device for Cpu {
             &self.pool,
             group,
             self.team.threads(),
-            forward::SPLIT_STATES,
+            buffers::SPLIT_STATES,
             spans,
         )?;
         Forward {
@@ -310,110 +308,4 @@ impl Device for Cpu {
         self.pool.page_mut(page).copy_from_slice(bytes);
         Ok(())
     }
-}
-
-/// Packs all matrices and brings the norms to f32.
-fn network(model: &Model, team: &mut Team) -> Result<Network, CpuError> {
-    let config = &model.config;
-    let weights = &model.weights;
-    let heads = (config.rope.layout == RopeLayout::Interleaved).then_some(HeadRows {
-        head_dim: config.head_dim,
-        rope_dim: config.rope.dim,
-    });
-    let plain = |tensor| Source {
-        tensor,
-        heads: None,
-    };
-    let turned = |tensor| Source { tensor, heads };
-    let mut sources = Vec::new();
-    for layer in &weights.layers {
-        sources.extend([
-            turned(&layer.q),
-            turned(&layer.k),
-            plain(&layer.v),
-            plain(&layer.attention_output),
-            plain(&layer.gate),
-            plain(&layer.up),
-            plain(&layer.down),
-        ]);
-    }
-    sources.push(plain(&weights.output));
-    if !config.tied_embeddings {
-        sources.push(plain(&weights.embedding));
-    }
-    for Source { tensor, .. } in &sources {
-        let block = tensor.format.block_len();
-        if tensor.cols % block != 0 {
-            return Err(CpuError::Columns {
-                tensor: tensor.name.clone(),
-                cols: tensor.cols,
-                format: tensor.format,
-                block,
-            });
-        }
-    }
-    let matrices =
-        pack::pack(team, &sources, Tensor::release).map_err(|source| CpuError::Memory {
-            what: "the weights",
-            source,
-        })?;
-    // One for each of the sources, in their order.
-    let mut taken = 0;
-    let mut next = || {
-        taken += 1;
-        matrices[taken - 1].clone()
-    };
-    let layers: Vec<Layer> = weights
-        .layers
-        .iter()
-        .map(|layer| Layer {
-            attention_norm: vector(&layer.attention_norm),
-            qkv: [next(), next(), next()],
-            attention_output: next(),
-            ffn_norm: vector(&layer.ffn_norm),
-            gate: next(),
-            up: next(),
-            down: next(),
-        })
-        .collect();
-    let output = next();
-    let embedding = if config.tied_embeddings {
-        output.clone()
-    } else {
-        next()
-    };
-    let encodings = encodings(config, &layers, &output);
-    Ok(Network {
-        frequencies: rope::frequencies(&config.rope),
-        config: config.clone(),
-        embedding,
-        layers,
-        final_norm: vector(&weights.final_norm),
-        output,
-        encodings,
-    })
-}
-
-fn encodings(config: &LlamaConfig, layers: &[Layer], output: &Matrix) -> Encodings {
-    let of = |cols: usize, matrices: fn(&Layer) -> Vec<&Matrix>| {
-        Layout::new(
-            cols,
-            layers.iter().flat_map(matrices).map(|matrix| matrix.format),
-        )
-    };
-    Encodings {
-        qkv: of(config.hidden, |layer| layer.qkv.iter().collect()),
-        attention_output: of(config.heads * config.head_dim, |layer| {
-            vec![&layer.attention_output]
-        }),
-        gate_up: of(config.hidden, |layer| vec![&layer.gate, &layer.up]),
-        down: of(config.ffn, |layer| vec![&layer.down]),
-        output: Layout::new(config.hidden, std::iter::once(output.format)),
-    }
-}
-
-fn vector(tensor: &Tensor) -> Vec<f32> {
-    let mut out = vec![0.0; tensor.cols];
-    quant::dequantize_row(tensor.format, tensor.bytes(), &mut out);
-    out
 }

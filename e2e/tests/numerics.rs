@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const TOKENS: usize = 2000;
 /// Alternatives that llama.cpp reports for each position.
-const REPORTED: usize = 500;
+const REPORTED: usize = 200;
 
 /// The most likely next tokens at each position, likeliest first, with the natural logs of their probabilities.
 type Rows = Vec<Vec<(u32, f64)>>;

@@ -5,133 +5,17 @@
 use super::{
     activation::{Activations, Encode, Layout, NormEncode},
     attention::{Attend, Item, MergeSegments, Workspace, finish, query_words, state_len},
-    kv::{PageLayout, Pool},
+    buffers::Buffers,
+    kv::Pool,
     matmul::{Row, SiluMul, TileProduct},
-    pack::Matrix,
+    network::Network,
+    product::{Into, product, tiles_per_chunk},
     rope::{EncodeQueries, Rotate, turn},
     simd::{LANES, Level},
-    step::{PIECE_QUERIES, Piece, Step},
+    step::{Piece, Step},
     threads::Team,
 };
-use crate::{
-    device::{PAGE_TOKENS, Span},
-    model::config::LlamaConfig,
-};
-
-/// States that pieces of one segment may leave behind, over all heads and tokens of a batch.
-pub(crate) const SPLIT_STATES: usize = 4096;
-
-/// Packed weights of a layer.
-#[derive(Debug)]
-pub(crate) struct Layer {
-    pub(crate) attention_norm: Vec<f32>,
-    /// Q, K, V.
-    pub(crate) qkv: [Matrix; 3],
-    pub(crate) attention_output: Matrix,
-    pub(crate) ffn_norm: Vec<f32>,
-    pub(crate) gate: Matrix,
-    pub(crate) up: Matrix,
-    pub(crate) down: Matrix,
-}
-
-#[derive(Debug)]
-pub(crate) struct Network {
-    pub(crate) config: LlamaConfig,
-    pub(crate) embedding: Matrix,
-    pub(crate) layers: Vec<Layer>,
-    pub(crate) final_norm: Vec<f32>,
-    pub(crate) output: Matrix,
-    pub(crate) frequencies: Vec<f32>,
-    /// Encodings of the inputs of Q, K, V; of the attention output; of gate and up; of down; of the output matrix.
-    pub(crate) encodings: Encodings,
-}
-
-#[derive(Debug)]
-pub(crate) struct Encodings {
-    pub(crate) qkv: Layout,
-    pub(crate) attention_output: Layout,
-    pub(crate) gate_up: Layout,
-    pub(crate) down: Layout,
-    pub(crate) output: Layout,
-}
-
-/// Everything a step writes beside the KV pool, allocated once. `n`: most tokens of a batch.
-#[derive(Debug)]
-pub(crate) struct Buffers {
-    /// Residual stream, `[n, hidden]`.
-    x: Vec<f32>,
-    /// Encoded input of the next matrix.
-    encoded: Vec<u32>,
-    /// `[n, q + 2 kv]`
-    qkv: Vec<f32>,
-    /// `[n, heads, query_words]`
-    queries: Vec<u32>,
-    /// `[kv_heads, n, group, head_dim]`
-    attended: Vec<f32>,
-    /// States of split attention.
-    states: Vec<f32>,
-    /// `[n, ffn]`
-    gated: Vec<f32>,
-    /// Cosines and sines, `[n, rope.dim]`.
-    turns: Vec<f32>,
-    /// `[max_rows, vocab]`
-    pub(crate) logits: Vec<f32>,
-    members: Vec<Member>,
-}
-
-/// Scratch of a member of the team.
-#[derive(Debug)]
-pub(crate) struct Member {
-    /// Products of one tile with all tokens, twice.
-    tiles: [Vec<[f32; LANES]>; 2],
-    /// A row of any width.
-    row: Vec<f32>,
-    attention: Workspace,
-}
-
-impl Buffers {
-    pub(crate) fn new(
-        network: &Network,
-        page: &PageLayout,
-        tokens: usize,
-        rows: usize,
-        threads: usize,
-    ) -> Buffers {
-        let config = &network.config;
-        let q = config.heads * config.head_dim;
-        let kv = config.kv_heads * config.head_dim;
-        let encodings = &network.encodings;
-        let widest = [
-            &encodings.qkv,
-            &encodings.attention_output,
-            &encodings.gate_up,
-            &encodings.down,
-        ]
-        .map(|layout| layout.stride)
-        .into_iter()
-        .max()
-        .unwrap_or(0);
-        let group = config.heads / config.kv_heads;
-        Buffers {
-            x: vec![0.0; tokens * config.hidden],
-            encoded: vec![0; (tokens * widest).max(rows * encodings.output.stride)],
-            qkv: vec![0.0; tokens * (q + 2 * kv)],
-            queries: vec![0; tokens * config.heads * query_words(page.format, page.padded)],
-            attended: vec![0.0; tokens * q],
-            states: vec![0.0; SPLIT_STATES * state_len(page.padded)],
-            gated: vec![0.0; tokens * config.ffn],
-            turns: vec![0.0; tokens * config.rope.dim],
-            logits: vec![0.0; rows * config.vocab],
-            members: (0..threads)
-                .map(|_| Member {
-                    tiles: std::array::from_fn(|_| vec![[0.0; LANES]; tokens.max(rows)]),
-                    row: vec![0.0; config.hidden.max(config.ffn).max(q)],
-                    attention: Workspace::new(page.padded, PIECE_QUERIES.max(group)),
-                })
-                .collect(),
-        }
-    }
-}
+use crate::device::{PAGE_TOKENS, Span};
 
 /// What a step works with.
 pub(crate) struct Forward<'a> {
@@ -142,13 +26,6 @@ pub(crate) struct Forward<'a> {
     pub(crate) buffers: &'a mut Buffers,
     pub(crate) step: &'a Step,
     pub(crate) spans: &'a [Span<'a>],
-}
-
-/// What a matrix product does with its result.
-#[derive(Clone, Copy, Debug)]
-enum Into {
-    Store,
-    Add,
 }
 
 impl Forward<'_> {
@@ -597,73 +474,5 @@ impl Forward<'_> {
             config.vocab,
             Into::Store,
         );
-    }
-}
-
-/// How many tiles a member takes at once: about 16 KiB of weights, and several turns for every member.
-fn tiles_per_chunk(threads: usize, matrix: &Matrix) -> usize {
-    let few = (matrix.tiles() / (8 * threads)).max(1);
-    (16 * 1024 / matrix.tile(0).len()).clamp(1, few)
-}
-
-/// `out[token] (+)= [matrices] × x[token]`, the matrices' rows side by side in `columns` columns.
-#[allow(clippy::too_many_arguments)]
-fn product(
-    level: Level,
-    team: &mut Team,
-    members: &mut [Member],
-    matrices: &[&Matrix],
-    x: Activations<'_>,
-    out: &mut [f32],
-    columns: usize,
-    into: Into,
-) {
-    let tokens = out.len() / columns;
-    let mut first = 0;
-    // Stripes are tiles: side by side only when all but the last end on a tile.
-    let aligned = matrices[..matrices.len() - 1]
-        .iter()
-        .all(|matrix| matrix.rows % LANES == 0);
-    let runs: Vec<&[&Matrix]> = if aligned {
-        vec![matrices]
-    } else {
-        matrices.chunks(1).collect()
-    };
-    for run in runs {
-        let width: usize = run.iter().map(|matrix| matrix.rows).sum();
-        let per_chunk = tiles_per_chunk(team.threads(), run[0]);
-        team.stripes(
-            out,
-            columns,
-            first..first + width,
-            per_chunk,
-            members,
-            |member, mut stripe| {
-                let mut tile = stripe.index;
-                let mut matrix = run[0];
-                for next in run {
-                    matrix = next;
-                    if tile < next.tiles() {
-                        break;
-                    }
-                    tile -= next.tiles();
-                }
-                let sums = &mut member.tiles[0][..tokens];
-                level.run(TileProduct {
-                    matrix,
-                    tile,
-                    x,
-                    out: sums,
-                });
-                for (token, sums) in sums.iter().enumerate() {
-                    let row = stripe.row(token);
-                    match into {
-                        Into::Store => row.copy_from_slice(&sums[..row.len()]),
-                        Into::Add => row.iter_mut().zip(sums).for_each(|(x, sum)| *x += sum),
-                    }
-                }
-            },
-        );
-        first += width;
     }
 }

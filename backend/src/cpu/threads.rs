@@ -5,12 +5,11 @@
 //! takes as long as the rest of the team needs, and no barrier waits for the scheduler. Members spin for some microseconds between regions, then park.
 //!
 //! Invariant: a member touches the job only while it is counted in `state`; the caller returns from [`Team::run`] only when the region is closed and the count
-//! is zero. All `unsafe` outside `cpu/simd` is here: the borrowed job, and the disjoint parts of a slice that the members write.
+//! is zero. All `unsafe` outside `cpu/simd` is here and in `parts`: the borrowed job, and the disjoint parts of a slice that the members write.
 
 use std::{
     cell::UnsafeCell,
     fmt,
-    marker::PhantomData,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
@@ -19,6 +18,10 @@ use std::{
     },
     thread::{self, JoinHandle, Thread},
 };
+
+mod parts;
+
+use parts::{Parts, Stripe};
 
 use super::simd::LANES;
 
@@ -367,58 +370,6 @@ impl fmt::Debug for Team {
         f.debug_struct("Team")
             .field("threads", &self.threads())
             .finish()
-    }
-}
-
-/// A slice that members write in disjoint parts.
-struct Parts<'a, T> {
-    start: *mut T,
-    len: usize,
-    slice: PhantomData<&'a mut [T]>,
-}
-
-// SAFETY: it only hands out parts under the contract of `range`; `T: Send` lets another thread have them.
-unsafe impl<T: Send> Sync for Parts<'_, T> {}
-
-impl<'a, T> Parts<'a, T> {
-    fn new(slice: &'a mut [T]) -> Parts<'a, T> {
-        Parts {
-            start: slice.as_mut_ptr(),
-            len: slice.len(),
-            slice: PhantomData,
-        }
-    }
-
-    /// # Safety
-    /// No two parts that are alive at the same time overlap.
-    #[allow(clippy::mut_from_ref)]
-    unsafe fn range(&self, start: usize, len: usize) -> &mut [T] {
-        assert!(start.checked_add(len).is_some_and(|end| end <= self.len));
-        // SAFETY: inside the slice that is mutably borrowed for `'a`; the caller keeps parts apart.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
-    }
-}
-
-/// Some neighbouring columns of a matrix, the same in every row, for one member alone.
-pub(crate) struct Stripe<'a, T> {
-    /// Number of the stripe in its range.
-    pub(crate) index: usize,
-    /// First column.
-    start: usize,
-    width: usize,
-    columns: usize,
-    rows: usize,
-    parts: &'a Parts<'a, T>,
-}
-
-impl<T> Stripe<'_, T> {
-    pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
-        assert!(row < self.rows);
-        // SAFETY: stripes are disjoint columns, each is made once a region, and `&mut self` keeps the rows of this one apart.
-        unsafe {
-            self.parts
-                .range(row * self.columns + self.start, self.width)
-        }
     }
 }
 
