@@ -65,7 +65,7 @@ impl Header {
             return Err(broken("not a stored prefix of this format"));
         }
         let count = le_u32(&bytes[28..]);
-        if count > MOST_TOKENS || count as usize % PAGE_TOKENS != 0 {
+        if count > MOST_TOKENS || !(count as usize).is_multiple_of(PAGE_TOKENS) {
             return Err(broken("a number of tokens that cannot be"));
         }
         let count = count as usize;
