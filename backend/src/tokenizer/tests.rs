@@ -91,18 +91,23 @@ fn from_json(variable: &str) -> Option<(PathBuf, Tokenizer)> {
     Some((path, Tokenizer::new(&source).unwrap()))
 }
 
-/// Llama 2's vocabulary as its GGUF files have it: pieces with scores, the merges unsaid.
-fn llama2_by_scores(tokenizer_json: &std::path::Path) -> Tokenizer {
+/// The vocabulary as a GGUF file has it: pieces with scores, the merges unsaid. A `tokenizer.json` is made of such scores by sorting what they join.
+fn by_scores(tokenizer_json: &std::path::Path) -> Tokenizer {
     let file: Value = serde_json::from_slice(&std::fs::read(tokenizer_json).unwrap()).unwrap();
     let vocab = file["model"]["vocab"].as_object().unwrap();
     let mut tokens = vec![String::new(); vocab.len()];
     for (text, id) in vocab {
         tokens[id.as_u64().unwrap() as usize].clone_from(text);
     }
+    let mut scores = vec![-1e9; tokens.len()];
+    for (rank, merge) in file["model"]["merges"].as_array().unwrap().iter().enumerate().rev() {
+        let (left, right) = vocabulary::merge(merge.as_str().unwrap()).unwrap();
+        scores[vocab[&(left + &right)].as_u64().unwrap() as usize] = -(rank as f32);
+    }
     Tokenizer::new(&TokenizerSource::Gguf(GgufVocabulary {
         model: "llama".to_owned(),
         token_types: [[2, 3, 3].as_slice(), &[6; 256], &vec![1; tokens.len() - 259]].concat(),
-        scores: (0..tokens.len()).map(|token| 259.0 - token as f32).collect(),
+        scores,
         tokens,
         bos: Some(1),
         eos: Some(2),
@@ -116,7 +121,7 @@ fn llama2_by_scores(tokenizer_json: &std::path::Path) -> Tokenizer {
 fn golden_vocabularies() -> Vec<(&'static str, Tokenizer)> {
     let mut found = Vec::new();
     if let Some((path, tokenizer)) = from_json("CODEX_BRIDGE_TEST_LLAMA2_TOKENIZER") {
-        found.push(("llama2", llama2_by_scores(&path)));
+        found.push(("llama2", by_scores(&path)));
         found.push(("llama2", tokenizer));
     }
     found.extend(from_json("CODEX_BRIDGE_TEST_LLAMA3_TOKENIZER").map(|(_, tokenizer)| ("llama3", tokenizer)));
