@@ -363,7 +363,7 @@ fn output_parts(parts: &[Value], path: &str) -> Result<String, FieldError> {
             (Some(Value::String(more)), _) => text.push_str(more),
             (_, Some("input_image" | "image")) => text.push_str(NOTE),
             (_, Some(kind)) => {
-                text.push_str(&format!("[{kind} omitted: this model reads text only]"))
+                text.push_str(&format!("[{kind} omitted: this model reads text only]"));
             }
             (_, None) => text.push_str("[part omitted: this model reads text only]"),
         }

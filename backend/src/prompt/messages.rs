@@ -129,10 +129,10 @@ impl Shape<'_> {
         for turn in turns {
             match turn {
                 Turn::System(text) if self.habits.late_system => {
-                    messages.push(Message::text("system", self.guard.escape(text)))
+                    messages.push(Message::text("system", self.guard.escape(text)));
                 }
                 Turn::System(text) | Turn::User(text) => {
-                    messages.push(Message::text("user", self.guard.escape(text)))
+                    messages.push(Message::text("user", self.guard.escape(text)));
                 }
                 Turn::Assistant {
                     reasoning,
