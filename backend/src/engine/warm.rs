@@ -112,12 +112,11 @@ impl Warm {
             })
         });
         let dir = options.dir.display();
-        Warm {
-            disk: disk
-                .inspect_err(|error| tracing::warn!(%dir, %error, "no warm start"))
-                .ok(),
-            ..Warm::default()
-        }
+        let mut warm = Warm::default();
+        warm.disk = disk
+            .inspect_err(|error| tracing::warn!(%dir, %error, "no warm start"))
+            .ok();
+        warm
     }
 
     /// Prefixes read and written so far.
@@ -354,11 +353,13 @@ impl Clerk {
                     first,
                     pages,
                 } => {
-                    self.load(&tokens, first, pages);
+                    self.load(&tokens, first, &pages);
+                    // The end of the channel is the end of the prefix.
+                    drop(pages);
                     self.publish_index();
                     self.shared.wake();
                 }
-                Order::Save { tokens, pages } => match self.save(&tokens, pages) {
+                Order::Save { tokens, pages } => match self.save(&tokens, &pages) {
                     Ok(true) => {
                         self.stored.fetch_add(1, Ordering::Relaxed);
                         self.publish_index();
@@ -371,7 +372,7 @@ impl Clerk {
         }
     }
 
-    fn load(&mut self, tokens: &[u32], first: usize, pages: SyncSender<Vec<u8>>) {
+    fn load(&mut self, tokens: &[u32], first: usize, pages: &SyncSender<Vec<u8>>) {
         let Some(mut reader) = self.store.reader(tokens, first) else {
             return;
         };
@@ -390,7 +391,7 @@ impl Clerk {
     }
 
     /// False if it was given up.
-    fn save(&mut self, tokens: &[u32], pages: Receiver<Vec<u8>>) -> io::Result<bool> {
+    fn save(&mut self, tokens: &[u32], pages: &Receiver<Vec<u8>>) -> io::Result<bool> {
         let Some(mut writer) = self.store.writer(tokens)? else {
             let tokens = tokens.len();
             tracing::info!(tokens, "a prefix is larger than all that may be stored");

@@ -80,7 +80,7 @@ pub(crate) struct Index {
 impl Index {
     /// The file with the longest prefix of `tokens`, and how many whole pages that is.
     pub(crate) fn longest(&self, tokens: &[u32]) -> Option<(&Path, usize)> {
-        // A longer prefix may be in another file than the shorter ones, so a gap ends nothing; but pages known are known from the first on.
+        // A file has all prefixes of what it has, so the first that nobody has is the end.
         let known = chain(self.key, tokens).map_while(|hash| self.pages.get(&hash));
         known.last().map(|(path, pages)| (path.as_path(), *pages))
     }
