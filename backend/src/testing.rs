@@ -16,10 +16,12 @@ mod huggingface;
 pub mod quantize;
 mod random;
 mod scripted;
+mod smollm2;
 mod tiny;
 mod vocabulary;
 
 pub use random::Random;
 pub use scripted::Scripted;
+pub use smollm2::smollm2;
 pub use tiny::{Matrix, TinyLlama, TinyRope};
 pub use vocabulary::{Kind, Vocabulary};

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers are tests too")]
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, time::Duration};
 
 use codex_bridge_backend::{
     model::{
@@ -13,7 +13,7 @@ use codex_bridge_backend::{
         quant::dequantize_row,
         weights::{Format, Tensor},
     },
-    testing::{Scripted, TinyLlama, TinyRope, gguf::Value},
+    testing::{Scripted, TinyLlama, TinyRope, gguf::Value, smollm2},
 };
 use pretty_assertions::assert_eq;
 use tempfile::TempDir;
@@ -377,7 +377,7 @@ fn a_scripted_model_opens() {
 
 #[test]
 fn smollm2_opens() {
-    let Some(path) = test_model() else { return };
+    let Some(path) = smollm2() else { return };
     let model = model::open(&path).unwrap();
     assert_eq!(model.name, "Smollm2 135M 8k Lc100K Mix1 Ep2");
     assert_eq!(model.format, "Q4_1");
@@ -392,13 +392,4 @@ fn smollm2_opens() {
     let inspection = Inspection::new(&model, PlanOptions::default(), available());
     println!("{inspection}");
     assert_eq!(inspection.plan.kv, 180 << 20);
-}
-
-/// SmolLM2-135M-Instruct in Q4_1, if this machine has it.
-fn test_model() -> Option<PathBuf> {
-    let path = std::env::var_os("CODEX_BRIDGE_TEST_MODEL").map(PathBuf::from);
-    if path.is_none() {
-        println!("skipped: CODEX_BRIDGE_TEST_MODEL names no model file");
-    }
-    path
 }

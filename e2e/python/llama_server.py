@@ -1,7 +1,7 @@
 """Runs llama.cpp's own HTTP server from the wheel `xllamacpp` on a loopback port the system chooses.
 
 Takes one argument, a JSON object: model, ctx, slots, threads, template (text or null), alias,
-longest_answer (tokens, -1 for no limit).
+longest_answer (tokens, -1 for no limit), flash_attention (bool or null), cached_keys (ggml's number for their type).
 Prints one line, `READY <url>`, then serves until it is killed.
 """
 
@@ -23,6 +23,9 @@ params.cpuparams.n_threads = options["threads"]
 params.n_predict = options["longest_answer"]
 params.endpoint_slots = True
 params.endpoint_metrics = True
+params.cache_type_k = xllamacpp.ggml_type(options["cached_keys"])
+if options["flash_attention"] is not None:
+    params.flash_attn_type = xllamacpp.llama_flash_attn_type(int(options["flash_attention"]))
 if options["template"] is not None:
     params.chat_template = options["template"]
 

@@ -29,6 +29,10 @@ pub struct Options {
     pub template: Option<String>,
     /// Tokens after which an answer ends; -1 for no limit.
     pub longest_answer: i32,
+    /// Attention by blocks with a running maximum; `None` leaves it to llama.cpp.
+    pub flash_attention: Option<bool>,
+    /// ggml's number for the type of cached keys: 0 f32, 1 f16, 8 q8_0.
+    pub cached_keys: u32,
 }
 
 impl Options {
@@ -39,6 +43,8 @@ impl Options {
             slots: 1,
             template: None,
             longest_answer: -1,
+            flash_attention: None,
+            cached_keys: 1,
         }
     }
 
@@ -67,6 +73,8 @@ impl Llama {
             "template": options.template,
             "alias": "local-model",
             "longest_answer": options.longest_answer,
+            "flash_attention": options.flash_attention,
+            "cached_keys": options.cached_keys,
         });
         let mut command = Command::new(&parts.python);
         command.args(["-c", SERVER, &arguments.to_string()]);

@@ -145,9 +145,9 @@ mod tests {
     #[test]
     fn nothing_is_guessed_without_a_run_of_three() {
         let mut drafter = Drafter::new();
-        assert_eq!(drafter.propose(&[]), []);
-        assert_eq!(drafter.propose(&[1, 1]), []);
-        assert_eq!(drafter.propose(&[1, 2, 3, 4, 5, 2, 3]), []);
+        assert_eq!(drafter.propose(&[]), Vec::<u32>::new());
+        assert_eq!(drafter.propose(&[1, 1]), Vec::<u32>::new());
+        assert_eq!(drafter.propose(&[1, 2, 3, 4, 5, 2, 3]), Vec::<u32>::new());
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) struct Done {
 pub(super) struct MaskPool {
     desk: Arc<Desk>,
     threads: Vec<JoinHandle<()>>,
-    /// Jobs given and not yet fetched.
+    /// Jobs given to the threads and not taken back.
     out: usize,
     most: usize,
     /// Answers fetched while waiting for a place.
@@ -87,15 +87,15 @@ impl MaskPool {
     }
 
     pub(super) fn give(&mut self, job: Job) {
-        self.out += 1;
         if self.threads.is_empty() {
             self.fetched.push(answer(job));
             return;
         }
-        while self.out > self.most {
+        while self.out >= self.most {
             let done = self.wait(Duration::MAX);
             self.fetched.extend(done);
         }
+        self.out += 1;
         self.desk.trays().jobs.push_back(job);
         self.desk.job.notify_one();
     }
@@ -103,7 +103,6 @@ impl MaskPool {
     /// All answers that are ready; waits up to `patience` for at least one if any are due.
     pub(super) fn fetch(&mut self, patience: Duration) -> Vec<Done> {
         let mut done = std::mem::take(&mut self.fetched);
-        self.out -= done.len();
         let patience = if done.is_empty() {
             patience
         } else {
@@ -179,4 +178,40 @@ fn answer(job: Job) -> Done {
     }));
     let result = asked.unwrap_or_else(|_| Err(ConstraintError("it panicked".to_owned())));
     Done { id, result }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::engine::testing::{Allow, Script};
+
+    #[test]
+    fn more_jobs_than_may_be_out_all_come_back_once() {
+        for threads in [0, 1, 3] {
+            let mut pool = MaskPool::new(threads, 2);
+            for id in 0..9 {
+                let constraint = Script::boxed(vec![Allow::OneOf(vec![1, 2]), Allow::Any]).unwrap();
+                let draft = vec![1, 5, 5];
+                pool.give(Job {
+                    id,
+                    constraint,
+                    draft,
+                });
+            }
+            let mut ids = Vec::new();
+            while ids.len() < 9 {
+                for done in pool.fetch(Duration::MAX) {
+                    let (_, answer) = done.result.unwrap();
+                    // Two of the draft's tokens fit in; the place after them is the end.
+                    assert_eq!(answer.along.len(), 2);
+                    ids.push(done.id);
+                }
+            }
+            ids.sort_unstable();
+            assert_eq!(ids, (0..9).collect::<Vec<_>>());
+            assert_eq!(pool.fetch(Duration::ZERO).len(), 0);
+        }
+    }
 }

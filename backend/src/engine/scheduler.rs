@@ -63,13 +63,13 @@ impl Room {
 }
 
 impl Scheduler {
-    pub(super) fn new(caps: &Caps, limits: Limits, drafts: bool) -> Scheduler {
+    pub(super) fn new(caps: &Caps, limits: Limits, drafts: bool, warm: Warm) -> Scheduler {
         Scheduler {
             cache: Cache::new(caps.pages),
             waiting: VecDeque::new(),
             running: Vec::new(),
             cost: Cost::default(),
-            warm: Warm::default(),
+            warm,
             preemptions: 0,
             cached_tokens: 0,
             limits,
@@ -115,6 +115,15 @@ impl Scheduler {
         }
         sequence.pages.clear();
         Some(sequence)
+    }
+
+    /// Moves pages to and from the disk; true if there was anything to do.
+    pub(super) fn pump(&mut self, device: &mut dyn Device) -> Result<bool, DeviceError> {
+        let streams = self.running.iter().any(Sequence::is_stream);
+        for sequence in &mut self.running {
+            self.warm.offer(sequence);
+        }
+        self.warm.pump(device, &mut self.cache, streams)
     }
 
     /// Keeps the whole pages of prompts as far as they are computed, for requests that begin alike.
@@ -278,18 +287,19 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Is an older sequence computing, or about to, what this one begins with? Then it is computed once.
-    fn waits_for_another(&self, id: u64) -> bool {
+    /// Is the disk reading, or an older sequence computing, or about to, what this one begins with? Then it is computed once.
+    fn waits_for_another(&mut self, id: u64) -> bool {
         let Some(index) = self.index(id) else {
             return false;
         };
-        let sequence = &self.running[index];
+        let sequence = &mut self.running[index];
         if sequence.looked_up {
             return false;
         }
-        if self.warm.is_loading(id) {
+        if self.warm.is_awaited(sequence, &mut self.cache) {
             return true;
         }
+        let sequence = &self.running[index];
         let wanted = &sequence.tokens[..sequence.tokens.len() - 1];
         let known = self.cache.known(wanted).0 * PAGE_TOKENS;
         self.running[..index]

@@ -36,6 +36,10 @@ pub(super) struct Sequence {
     /// It has been asked before: what it knew then is what the client is told.
     pub(super) was_looked_up: bool,
     pub(super) stable_prefix: usize,
+    /// The disk has been asked for its prefix.
+    pub(super) asked_disk: bool,
+    /// Its stable prefix has been offered to the disk.
+    pub(super) offered_disk: bool,
     pub(super) sampling: SamplingParams,
     pub(super) top_logprobs: usize,
     pub(super) grammar: Grammar,
@@ -99,6 +103,8 @@ impl Sequence {
             looked_up: false,
             was_looked_up: false,
             stable_prefix: request.stable_prefix.min(prompt),
+            asked_disk: false,
+            offered_disk: false,
             sampling: request.sampling,
             top_logprobs: request.top_logprobs,
             grammar: request.constraint.map_or(Grammar::Off, Grammar::Ask),

@@ -27,6 +27,7 @@ impl Worker {
         self.scheduler.admit();
         self.ask_grammars();
         self.take_early_answers();
+        let has_moved = self.scheduler.pump(&mut *self.device)?;
         let start = self.clock.now();
         let work = self.scheduler.plan(&mut *self.device)?;
         let has_work = self.scheduler.running.iter().any(|s| s.turn.take > 0);
@@ -48,7 +49,7 @@ impl Worker {
             self.publish();
         }
         self.send();
-        Ok(has_work || has_news)
+        Ok(has_work || has_news || has_moved)
     }
 
     /// Gives every running grammar that is to say what comes next to the mask threads, with a guess to look at.

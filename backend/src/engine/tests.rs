@@ -4,3 +4,4 @@ mod drafts;
 mod fairness;
 mod grammar;
 mod limits;
+mod warm;

@@ -16,6 +16,7 @@ use super::{
     scheduler::Scheduler,
     sequence::Sequence,
     shared::{Clock, Limits, Order, Shared, Submitted},
+    warm::Warm,
 };
 use crate::{
     device::{Device, DeviceError},
@@ -112,8 +113,11 @@ impl Worker {
         } = start;
         let most_jobs = 2 * limits.max_running;
         let context = limits.context;
+        let warm = options.warm_start.as_ref();
+        let warm = warm.map(|warm| Warm::start(warm, device.caps(), &shared));
+        let warm = warm.unwrap_or_default();
         Worker {
-            scheduler: Scheduler::new(device.caps(), limits, options.drafts),
+            scheduler: Scheduler::new(device.caps(), limits, options.drafts, warm),
             masks: MaskPool::new(options.mask_workers, most_jobs),
             drafts: options.drafts,
             device,
@@ -139,7 +143,8 @@ impl Worker {
             if self.step()? {
                 continue;
             }
-            if order == Order::Finish && self.scheduler.is_empty() {
+            let is_done = self.scheduler.is_empty() && !self.scheduler.warm.is_saving();
+            if order == Order::Finish && is_done {
                 return Ok(());
             }
             // Nothing can be done until a request comes, a client leaves, or one of the paused ones reads.
@@ -220,6 +225,7 @@ impl Worker {
             status.cancelled = counters.cancelled;
             status.evictions = scheduler.cache.evictions();
             status.preemptions = scheduler.preemptions;
+            (status.prefixes_loaded, status.prefixes_stored) = scheduler.warm.counts();
         });
     }
 

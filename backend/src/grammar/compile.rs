@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     fmt,
     sync::{Arc, Mutex},
+    time::Instant,
 };
 
 use llguidance::{
@@ -258,8 +259,12 @@ impl Compiler {
         if let Ok(matcher) = attempt(tools) {
             return Ok(matcher);
         }
+        let started = Instant::now();
         for entry in &mut tools.entries {
             match &mut entry.kind {
+                Kind::Schema(normal) if started.elapsed() > limits::TRIAL_TIME => {
+                    relax::give_up(normal, "the tools together take too long to compile");
+                }
                 Kind::Schema(normal) => {
                     relax::relax(normal, &|schema| self.probe_schema(schema));
                 }
@@ -278,6 +283,12 @@ impl Compiler {
             };
             let reason = format!("the tools together are too large: {}", first_line(&problem));
             relax::give_up(largest, &reason);
+            if started.elapsed() > limits::TRIAL_TIME {
+                // No time for one after the other.
+                while let Some(largest) = tools.largest() {
+                    relax::give_up(largest, &reason);
+                }
+            }
         }
     }
 

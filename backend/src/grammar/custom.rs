@@ -16,7 +16,11 @@ pub(crate) use lark::Fault;
 use lark::{Expr, Lark};
 use regex_syntax::hir::{Hir, HirKind, Look};
 
-use super::{escape, limits::MAX_GRAMMAR_BYTES, tools::Syntax};
+use super::{
+    escape,
+    limits::{MAX_EXPRESSION_PARTS, MAX_GRAMMAR_BYTES, MAX_RULE_PARTS},
+    tools::Syntax,
+};
 
 /// The grammar of the text between the quotes, in the compiler's Lark, from rule `start`.
 pub(crate) fn escaped_grammar(syntax: Syntax, definition: &str) -> Result<String, Fault> {
@@ -101,10 +105,15 @@ impl Grammar {
     }
 
     fn write(&self) -> Result<String, Fault> {
+        let order = self.order();
+        match &order {
+            Some(order) => self.check_size(order)?,
+            None => self.check_rules()?,
+        }
         let mut writer = Writer {
             grammar: self,
             productive: self.productive(),
-            one_expression: self.is_regular(),
+            one_expression: order.is_some(),
             units: HashMap::new(),
             out: String::new(),
         };
@@ -141,8 +150,8 @@ impl Grammar {
         }
     }
 
-    /// Does no definition refer to itself, by whatever way?
-    fn is_regular(&self) -> bool {
+    /// The definitions, each after all that it refers to; none if one refers to itself, by whatever way.
+    fn order(&self) -> Option<Vec<usize>> {
         let mut users: Vec<Vec<usize>> = vec![Vec::new(); self.definitions.len()];
         let mut open: Vec<usize> = vec![0; self.definitions.len()];
         for (index, node) in self.definitions.iter().enumerate() {
@@ -153,18 +162,68 @@ impl Grammar {
                 users[name].push(index);
             }
         }
-        let mut done = 0;
-        let mut ready: Vec<usize> = (0..open.len()).filter(|index| open[*index] == 0).collect();
-        while let Some(index) = ready.pop() {
-            done += 1;
+        let mut order: Vec<usize> = (0..open.len()).filter(|index| open[*index] == 0).collect();
+        let mut next = 0;
+        while let Some(&index) = order.get(next) {
+            next += 1;
             for &user in &users[index] {
                 open[user] -= 1;
                 if open[user] == 0 {
-                    ready.push(user);
+                    order.push(user);
                 }
             }
         }
-        done == self.definitions.len()
+        (order.len() == self.definitions.len()).then_some(order)
+    }
+
+    /// Is it small enough for rules over single characters?
+    fn check_rules(&self) -> Result<(), Fault> {
+        let size: usize = self.definitions.iter().map(rule_size).sum();
+        if size > MAX_RULE_PARTS {
+            return Err(Fault::Malformed(format!(
+                "refers to itself and has {size} characters, more than the {MAX_RULE_PARTS} allowed"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Is it small enough with every name written out? A few lines can be astronomically large: `a: b b`, `b: c c`, …
+    fn check_size(&self, order: &[usize]) -> Result<(), Fault> {
+        let mut sizes = vec![0usize; self.definitions.len()];
+        for &index in order {
+            sizes[index] = size(&self.definitions[index], &sizes);
+            if sizes[index] > MAX_EXPRESSION_PARTS {
+                return Err(Fault::Malformed(format!(
+                    "has more than the {MAX_EXPRESSION_PARTS} parts allowed, written out from {}",
+                    self.names[index]
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Characters and references of a node as rules over single characters.
+fn rule_size(node: &Node) -> usize {
+    match node {
+        Node::Leaf(hir) => hir.properties().maximum_len().unwrap_or(64).min(1 << 16),
+        Node::Name(_) => 1,
+        Node::Sequence(list) | Node::Choice(list) => list.iter().map(rule_size).sum(),
+        Node::Repeat(node, ..) => rule_size(node),
+    }
+}
+
+/// Parts of a node with the definitions it refers to written out.
+fn size(node: &Node, sizes: &[usize]) -> usize {
+    let sum = |list: &[Node]| {
+        list.iter()
+            .fold(1usize, |sum, node| sum.saturating_add(size(node, sizes)))
+    };
+    match node {
+        Node::Leaf(_) => 1,
+        Node::Name(name) => sizes[*name].max(1),
+        Node::Sequence(list) | Node::Choice(list) => sum(list),
+        Node::Repeat(node, ..) => size(node, sizes),
     }
 }
 

@@ -24,12 +24,18 @@ pub(crate) const MAX_SCHEMA_VALUES: usize = 400_000;
 pub(crate) const MAX_GRAMMAR_BYTES: usize = 256 << 10;
 /// Groups inside each other, in a custom tool's grammar.
 pub(crate) const MAX_GRAMMAR_DEPTH: usize = 64;
+/// Parts of a custom tool's grammar, with every name replaced by what it stands for.
+pub(crate) const MAX_EXPRESSION_PARTS: usize = 100_000;
+/// Characters of a custom tool's grammar that refers to itself. Each is a symbol of a slower kind of parser.
+pub(crate) const MAX_RULE_PARTS: usize = 20_000;
 /// Largest bound of a repetition in a custom tool's grammar.
 pub(crate) const MAX_REPEAT: u32 = 10_000;
 /// Tools of one request.
 pub(crate) const MAX_TOOLS: usize = 2_000;
 /// For all of a request's compilation.
 pub(crate) const COMPILE_TIME: Duration = Duration::from_secs(4);
+/// After this, tools whose schemas have not been tried yet are given up without a trial.
+pub(crate) const TRIAL_TIME: Duration = Duration::from_millis(1_500);
 /// For finding what of one tool's schema does not compile.
 pub(crate) const RELAX_TIME: Duration = Duration::from_millis(800);
 /// Compilations that ran out of time and have not come to an end yet. Each holds a thread until it does.

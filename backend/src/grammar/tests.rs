@@ -4,5 +4,6 @@ mod calls;
 mod custom;
 mod hostile;
 mod lazy;
+mod measure;
 mod schemas;
 mod support;

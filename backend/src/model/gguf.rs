@@ -23,12 +23,13 @@ mod split;
 mod value;
 mod vocabulary;
 
-use container::Container;
+use container::{Container, MOST_HEAD_BYTES};
 use metadata::Metadata;
 
 pub(super) fn open(path: &Path) -> Result<Model, ModelError> {
     let first = map(path)?;
-    let container = Container::parse(&first).map_err(|fault| fault.in_file(path))?;
+    let container =
+        Container::parse(&first, MOST_HEAD_BYTES).map_err(|fault| fault.in_file(path))?;
     let parts = split::parts(path, &container.metadata).map_err(|fault| fault.in_file(path))?;
 
     let mut files = vec![path.to_owned()];
@@ -36,15 +37,17 @@ pub(super) fn open(path: &Path) -> Result<Model, ModelError> {
     let mut tensors = Tensors::new(Naming::Gguf);
     identity.add(&first, container.head)?;
     collect(&first, &container, &mut tensors).map_err(|fault| fault.in_file(path))?;
+    let mut left = MOST_HEAD_BYTES - container.head;
     for (number, part) in parts.iter().enumerate().skip(1) {
         let file = map(part)?;
-        let container = Container::parse(&file)
+        let container = Container::parse(&file, left)
             .and_then(|container| {
                 split::check(&container.metadata, number, parts.len())?;
                 collect(&file, &container, &mut tensors)?;
                 Ok(container)
             })
             .map_err(|fault| fault.in_file(part))?;
+        left -= container.head;
         identity.add(&file, container.head)?;
         files.push(part.clone());
     }

@@ -19,7 +19,7 @@ use super::{
     finite,
     identity::Identity,
     names::Naming,
-    safetensors::Header,
+    safetensors::{Header, MOST_HEADER_BYTES},
     template,
 };
 
@@ -54,11 +54,13 @@ pub(super) fn open(folder: &Path) -> Result<Model, ModelError> {
 
     let mut files = vec![config.path.clone()];
     let mut tensors = Tensors::new(Naming::HuggingFace);
+    let mut left = MOST_HEADER_BYTES;
     for (path, expected) in shards(folder)? {
         let file = Mapped::open(&path).map_err(|error| unreadable(&path, &error))?;
         let file = Arc::new(file);
-        let end = collect(&file, expected.as_ref(), &mut tensors)
+        let end = collect(&file, left, expected.as_ref(), &mut tensors)
             .map_err(|fault| fault.in_file(&path))?;
+        left = left.saturating_sub(end);
         identity.add(&file, end)?;
         files.push(path);
     }
@@ -176,10 +178,11 @@ fn is_plain(name: &str) -> bool {
 /// Adds the file's tensors, which must be those the index names, and says where its header ends.
 fn collect(
     file: &Arc<Mapped>,
+    most_header: usize,
     expected: Option<&BTreeSet<String>>,
     tensors: &mut Tensors,
 ) -> Result<usize, Fault> {
-    let header = Header::parse(file)?;
+    let header = Header::parse(file, most_header)?;
     let mut missing = expected.cloned().unwrap_or_default();
     for entry in header.tensors {
         if !missing.remove(&entry.name) && expected.is_some() {

@@ -16,8 +16,8 @@ use serde::{
 
 use super::{error::Fault, weights::Format};
 
-/// The largest known files have some thousand tensors, 150 bytes each.
-const MOST_HEADER_BYTES: u64 = 8 << 20;
+/// Headers of all shards of a model together. The largest known models have some thousand tensors, 150 bytes each.
+pub(super) const MOST_HEADER_BYTES: usize = 8 << 20;
 const MOST_DIMS: usize = 4;
 
 #[derive(Debug)]
@@ -38,7 +38,8 @@ pub(super) struct Entry {
 }
 
 impl Header {
-    pub(super) fn parse(file: &[u8]) -> Result<Header, Fault> {
+    /// `most`: bytes that the header may take.
+    pub(super) fn parse(file: &[u8], most: usize) -> Result<Header, Fault> {
         let field = "header";
         let announced = file
             .first_chunk::<8>()
@@ -51,12 +52,12 @@ impl Header {
                 )
             })?;
         let left = file.len() as u64 - 8;
-        if announced > MOST_HEADER_BYTES.min(left) {
+        if announced > left.min(most as u64) {
             return Err(Fault::new(
                 field,
                 format_args!("a header of {announced} bytes, and {left} bytes in the file"),
                 format_args!(
-                    "complete safetensors files with headers of at most {MOST_HEADER_BYTES} bytes"
+                    "complete safetensors files with at most {MOST_HEADER_BYTES} bytes of headers"
                 ),
             ));
         }

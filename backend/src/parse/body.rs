@@ -252,7 +252,7 @@ impl Body {
             Form::Open if self.called => return,
             Form::Open => false,
             Form::Object(object) => object.finish(sink),
-            Form::Python(call) => call.finish(sink),
+            Form::Python(call) => call.begun(),
         };
         match (begun, end) {
             (false, _) => {

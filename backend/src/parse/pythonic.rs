@@ -97,8 +97,8 @@ impl PythonCall {
         }
     }
 
-    /// The text is over; whether the call was given out at all. A value that was cut off was never converted.
-    pub(super) fn finish(&mut self, _sink: &mut Sink) -> bool {
+    /// Whether the call was given out. Of a value that was cut off nothing was, since it was never converted.
+    pub(super) fn begun(&self) -> bool {
         self.begun
     }
 

@@ -4,6 +4,7 @@
 use minijinja::Value;
 
 use super::{PromptError, RenderOptions, messages::Message, template::Program};
+use crate::call_syntax::CallSyntax;
 
 /// A template's abilities. The defaults of a permissive template are `true`.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,9 +14,9 @@ pub(super) struct Habits {
     pub(super) late_system: bool,
     pub(super) consecutive_users: bool,
     pub(super) consecutive_assistants: bool,
-    /// `tools` reach the prompt.
+    /// `tools` reach the prompt, and calls are asked for in the model's syntax.
     pub(super) tools: bool,
-    /// `tool_calls` reach the prompt, with arguments in this form.
+    /// `tool_calls` reach the prompt in the model's syntax, with arguments in this form.
     pub(super) calls: Option<Arguments>,
     /// The role whose messages carry results.
     pub(super) result_role: Option<&'static str>,
@@ -88,7 +89,7 @@ fn probe_tool() -> Value {
 
 impl Habits {
     /// `permissive`: the role of results to try where the template's text names none.
-    pub(super) fn of(program: &Program, source: &str, permissive: Option<&'static str>) -> Result<Habits, PromptError> {
+    pub(super) fn of(program: &Program, source: &str, syntax: CallSyntax, permissive: Option<&'static str>) -> Result<Habits, PromptError> {
         let probe = Probe { program };
         let user = |text: &'static str| Message::text("user", text);
         let assistant = |text: &'static str| Message::text("assistant", text);
@@ -132,8 +133,17 @@ impl Habits {
                     .is_some_and(|text| in_order(&text, &[B, C]) && (*is_object || !text.contains("\\\"")) && !is_escaped(&text))
             })
             .map(|(form, _)| form);
+        // A template of another syntax (its family is not known here, or the configuration says otherwise) would show the model calls that the grammar
+        // does not allow and the parser does not find. Then all of it is done in our words.
+        let agrees = calls.is_none_or(|form| {
+            probe
+                .render(&turn(1, form, ""), false)
+                .is_some_and(|text| is_written_in(&text, syntax))
+        });
+        let calls = calls.filter(|_| agrees);
         let form = calls.unwrap_or(Arguments::Object);
-        let tools = probe
+        let tools = agrees
+            && probe
             .render(&after(vec![user(D)]), true)
             .is_some_and(|text| text.contains(A) && text.contains(C));
         let mut habits = Habits {
@@ -160,6 +170,18 @@ impl Habits {
         habits.opening = opening(program, &user(A));
         Ok(habits)
     }
+}
+
+/// Is the probe's call in `text` one of this syntax?
+fn is_written_in(text: &str, syntax: CallSyntax) -> bool {
+    let call = match syntax {
+        CallSyntax::LlamaPythonic => return text.contains(&format!("{B}({C}=")),
+        CallSyntax::SmolLm2 => "<tool_call>[",
+        CallSyntax::Hermes => "<tool_call>",
+        CallSyntax::LlamaJson => "",
+    };
+    let key = format!("\"{}\"", syntax.arguments_key());
+    in_order(text, &[call, &format!("\"{B}\""), &key, C])
 }
 
 /// A template that knows no object prints `{\"…` when it is given one.

@@ -24,6 +24,8 @@ pub(super) struct Message<'a> {
     pub(super) calls: Vec<Value>,
     /// Of a result: the call's id and name.
     pub(super) answers: Option<(Cow<'a, str>, Cow<'a, str>)>,
+    /// Bytes of the arguments in `calls`.
+    pub(super) arguments: usize,
 }
 
 /// An entry of `tool_calls`.
@@ -44,6 +46,7 @@ impl<'a> Message<'a> {
             reasoning: None,
             calls: Vec::new(),
             answers: None,
+            arguments: 0,
         }
     }
 
@@ -81,8 +84,8 @@ impl<'a> Message<'a> {
 
     /// Bytes that go into the template.
     pub(super) fn len(&self) -> usize {
-        // Calls are short; what is long is text.
-        64 + self.content.len() + self.reasoning.as_ref().map_or(0, |text| text.len()) + self.calls.len() * 1024
+        let reasoning = self.reasoning.as_ref().map_or(0, |text| text.len());
+        64 + self.content.len() + reasoning + self.calls.len() * 256 + self.arguments
     }
 }
 
@@ -169,8 +172,13 @@ impl Shape<'_> {
                 .iter()
                 .map(|call| self.call(call, form))
                 .collect();
+            let arguments = calls
+                .iter()
+                .map(|call| call.arguments.to_string().len())
+                .sum();
             messages.push(Message {
                 reasoning: reasoning.take(),
+                arguments,
                 ..Message::calls(text.take().unwrap_or_default(), values)
             });
             self.results(calls, messages);

@@ -135,7 +135,7 @@ impl Template {
         let syntax = options
             .syntax
             .unwrap_or_else(|| families::syntax(source, tokenizer));
-        let habits = Habits::of(&program, source, families::permissive_result_role(syntax, tokenizer))?;
+        let habits = Habits::of(&program, source, syntax, families::permissive_result_role(syntax, tokenizer))?;
         let thinks = source.contains(THINK.open) || source.contains(THINK.close) || tokenizer.token_id(THINK.open).is_some();
         Ok(Template {
             guard: Guard::new(tokenizer.markup()),

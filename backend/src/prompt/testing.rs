@@ -12,86 +12,10 @@ pub(crate) const DATE: Date = Date {
 };
 
 /// SmolLM2: ChatML, a system turn of its own, no tools.
-pub(crate) const SMOLLM2: &str = "{% for m in messages %}{% if loop.first and messages[0]['role'] != 'system' %}\
-{{ '<|im_start|>system\nYou are a test model<|im_end|>\n' }}{% endif %}\
-{{'<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n'}}{% endfor %}\
-{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+pub(crate) const SMOLLM2: &str = include_str!("testing/smollm2.jinja");
 
 /// Llama 3.1: date, tools into the first user turn unless told otherwise, one call a turn, results in `ipython` turns as JSON.
-pub(crate) const LLAMA31: &str = r#"{{- bos_token }}
-{%- if not tools_in_user_message is defined %}{%- set tools_in_user_message = true %}{%- endif %}
-{%- if not date_string is defined %}{%- set date_string = "26 Jul 2024" %}{%- endif %}
-{%- if not tools is defined %}{%- set tools = none %}{%- endif %}
-{%- if messages[0]['role'] == 'system' %}
-    {%- set sys = messages[0]['content']|trim %}
-    {%- set messages = messages[1:] %}
-{%- else %}
-    {%- set sys = "" %}
-{%- endif %}
-{{- "<|start_header_id|>system<|end_header_id|>\n\n" }}
-{%- if tools is not none %}
-    {{- "Environment: ipython\n" }}
-{%- endif %}
-{{- "Knowledge: test\nToday: " + date_string + "\n\n" }}
-{%- if tools is not none and not tools_in_user_message %}
-    {{- "Functions:\n" }}
-    {%- for t in tools %}
-        {{- t | tojson(indent=4) }}
-        {{- "\n\n" }}
-    {%- endfor %}
-{%- endif %}
-{{- sys }}
-{{- "<|eot_id|>" }}
-{%- if tools_in_user_message and not tools is none %}
-    {%- if messages | length != 0 %}
-        {%- set first = messages[0]['content']|trim %}
-        {%- set messages = messages[1:] %}
-    {%- else %}
-        {{- raise_exception("tools need a user message") }}
-    {%- endif %}
-    {{- '<|start_header_id|>user<|end_header_id|>\n\n' }}
-    {%- for t in tools %}
-        {{- t | tojson(indent=4) }}
-    {%- endfor %}
-    {{- first + "<|eot_id|>" }}
-{%- endif %}
-{%- for message in messages %}
-    {%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
-        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>' }}
-    {%- elif 'tool_calls' in message %}
-        {%- if not message.tool_calls|length == 1 %}
-            {{- raise_exception("one call a turn") }}
-        {%- endif %}
-        {%- set call = message.tool_calls[0].function %}
-        {%- if builtin_tools is defined and call.name in builtin_tools %}
-            {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
-            {{- "<|python_tag|>" + call.name + ".call(" }}
-            {%- for name, value in call.arguments | items %}
-                {{- name + '="' + value + '"' }}
-            {%- endfor %}
-            {{- ")<|eom_id|>" }}
-        {%- else %}
-            {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
-            {{- '{"name": "' + call.name + '", ' }}
-            {{- '"parameters": ' }}
-            {{- call.arguments | tojson }}
-            {{- "}" }}
-            {{- "<|eot_id|>" }}
-        {%- endif %}
-    {%- elif message.role == "tool" or message.role == "ipython" %}
-        {{- "<|start_header_id|>ipython<|end_header_id|>\n\n" }}
-        {%- if message.content is mapping or message.content is iterable %}
-            {{- message.content | tojson }}
-        {%- else %}
-            {{- message.content }}
-        {%- endif %}
-        {{- "<|eot_id|>" }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
-{%- endif %}
-"#;
+pub(crate) const LLAMA31: &str = include_str!("testing/llama31.jinja");
 
 /// Llama 3.2: as 3.1, but it asks the clock for the date when it is given none.
 pub(crate) fn llama32() -> String {
@@ -104,72 +28,13 @@ pub(crate) fn llama32() -> String {
 }
 
 /// Hermes: tools as JSON in the system turn, any number of calls in tags, neighbouring results in one turn.
-pub(crate) const HERMES: &str = r#"{%- macro kind(p) %}{%- if p.type is string %}{{- p.type }}{%- elif p.type is iterable %}{{- p.type | join('|') }}{%- endif %}{%- endmacro %}
-{{- bos_token }}
-{{- '<|im_start|>system\n' }}
-{%- if messages[0].role == 'system' %}{{- messages[0].content }}{%- set rest = messages[1:] %}{%- else %}{%- set rest = messages %}{%- endif %}
-{%- if tools %}
-    {{- '\nYou may call functions.\n<tools>' }}
-    {%- for tool in tools %}
-        {%- if tool.function is defined %}{%- set tool = tool.function %}{%- endif %}
-        {{- '\n{"type": "function", "function": {"name": "' + tool.name + '", "description": ' + (tool.description | tojson) + ', "parameters": ' }}
-        {{- tool.parameters | tojson }}
-        {{- '}}' }}
-        {%- for name, p in tool.parameters.properties | items %}{{- '\n  ' + name + ': ' + kind(p) }}{%- endfor %}
-    {%- endfor %}
-    {{- '\n</tools>' }}
-{%- endif %}
-{{- '<|im_end|>\n' }}
-{%- for message in rest %}
-    {%- if message.role == "user" or message.role == "system" or (message.role == "assistant" and message.tool_calls is not defined) %}
-        {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}
-    {%- elif message.role == "assistant" %}
-        {{- '<|im_start|>' + message.role }}
-        {%- if message.content %}{{- '\n' + message.content }}{%- endif %}
-        {%- for tool_call in message.tool_calls %}
-            {{- '\n<tool_call>\n' }}
-            {%- if tool_call.function is defined %}{%- set tool_call = tool_call.function %}{%- endif %}
-            {{- '{"name": "' + tool_call.name + '", "arguments": ' + (tool_call.arguments | tojson) + '}' }}
-            {{- '\n</tool_call>' }}
-        {%- endfor %}
-        {{- '<|im_end|>\n' }}
-    {%- elif message.role == "tool" %}
-        {%- if loop.previtem and loop.previtem.role != "tool" %}
-            {{- '<|im_start|>tool\n' }}
-        {%- endif %}
-        {{- '<tool_response>\n' + message.content }}
-        {%- if not loop.last %}{{- '\n</tool_response>\n' }}{%- else %}{{- '\n</tool_response>' }}{%- endif %}
-        {%- if not loop.last and loop.nextitem.role != "tool" %}
-            {{- '<|im_end|>' }}
-        {%- elif loop.last %}
-            {{- '<|im_end|>' }}
-        {%- endif %}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}
-"#;
+pub(crate) const HERMES: &str = include_str!("testing/hermes.jinja");
 
 /// A strict template: no system turns but the first, and user and assistant in turns.
-pub(crate) const STRICT: &str = r#"{%- if messages[0].role == 'system' %}{%- set sys = messages[0].content + '\n\n' %}{%- set messages = messages[1:] %}{%- else %}{%- set sys = '' %}{%- endif %}
-{%- for m in messages %}
-    {%- if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{- raise_exception('user and assistant must alternate') }}{%- endif %}
-    {{- '<|im_start|>' + m.role + '\n' + (sys if loop.first else '') + m.content + '<|im_end|>' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"#;
+pub(crate) const STRICT: &str = include_str!("testing/strict.jinja");
 
 /// A reasoning template: thoughts of the turns since the last question are kept, and the assistant starts with one.
-pub(crate) const THINKER: &str = r#"{%- set last = namespace(at=-1) %}
-{%- for m in messages %}{%- if m.role == 'user' %}{%- set last.at = loop.index0 %}{%- endif %}{%- endfor %}
-{%- for m in messages %}
-    {{- '<|im_start|>' + m.role + '\n' }}
-    {%- if m.role == 'assistant' and m.reasoning_content and loop.index0 > last.at %}{{- '<think>\n' + m.reasoning_content + '\n</think>\n\n' }}{%- endif %}
-    {{- m.content }}
-    {%- for c in m.tool_calls or [] %}{{- '<tool_call>\n' + {"name": c.function.name, "arguments": c.function.arguments} | tojson + '\n</tool_call>' }}{%- endfor %}
-    {{- '<|im_end|>\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}
-{%- if enable_thinking is defined and not enable_thinking %}{{- '<think>\n\n</think>\n\n' }}{%- else %}{{- '<think>\n' }}{%- endif %}{%- endif %}
-{#- tools: 'tool' turns carry results -#}"#;
+pub(crate) const THINKER: &str = include_str!("testing/thinker.jinja");
 
 /// All of them by name, with the vocabulary of their family.
 pub(crate) fn shapes() -> Vec<(&'static str, String, Tokenizer)> {

@@ -379,4 +379,39 @@ fn speed_of_a_prompt_of_30_kilobytes() {
         let encoded = started.elapsed();
         println!("round {round}: {} bytes, {} tokens: rendered and encoded in {whole:?}; encoding alone {encoded:?} ({} tokens)", text.len(), rendered.tokens.len(), tokens.len());
     }
+    for (name, text) in [
+        ("a letter", "a".repeat(1 << 20)),
+        ("blanks", " ".repeat(1 << 20)),
+        ("marks", "=".repeat(1 << 20)),
+        ("base64", "Qk1OQVdFUlR5dWlvcGFz".repeat(1 << 16)),
+    ] {
+        let started = Instant::now();
+        let tokens = tokenizer.encode_text(&text).len();
+        println!("{} bytes of {name}: {tokens} tokens in {:?}", text.len(), started.elapsed());
+    }
+}
+
+#[test]
+#[ignore = "a measurement: run with CODEX_BRIDGE_TEST_MODEL set"]
+fn size_of_codexs_first_prompt() {
+    let (Some(folder), Some(path)) = (recordings(), std::env::var_os("CODEX_BRIDGE_TEST_MODEL")) else {
+        println!("skipped: no recordings beside the checkout, or CODEX_BRIDGE_TEST_MODEL does not name a model");
+        return;
+    };
+    let model = crate::model::open(path.as_ref()).unwrap();
+    let tokenizer = crate::tokenizer::Tokenizer::new(&model.tokenizer).unwrap();
+    for file in ["hi_slim.json", "hi.json", "hi_fallback.json"] {
+        let recording: Value = serde_json::from_str(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap();
+        let request = functions_only(recording["requests"][0]["body"].clone());
+        for tools in [ToolsMode::Full, ToolsMode::Compact, ToolsMode::Off] {
+            let options = TemplateOptions {
+                tools,
+                ..TemplateOptions::default()
+            };
+            let template = Template::new(model.chat_template.as_deref(), &tokenizer, options).unwrap();
+            let started = std::time::Instant::now();
+            let rendered = render(&template, &request);
+            println!("{file} {tools:?}: {} tokens, {} of them stable, in {:?}", rendered.tokens.len(), rendered.stable_prefix, started.elapsed());
+        }
+    }
 }

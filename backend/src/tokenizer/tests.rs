@@ -79,19 +79,52 @@ fn text_comes_back_byte_for_byte_and_never_as_a_control_token() {
     assert_eq!(tokenizer.encode_template("<<|eot_id|>>"), [60, eot, 62]);
 }
 
-/// The vocabularies of the golden numbers: not in the repository, so named by the environment or looked for where the end-to-end tests install them.
+fn from_json(variable: &str) -> Option<(PathBuf, Tokenizer)> {
+    let Some(path) = std::env::var_os(variable).map(PathBuf::from) else {
+        println!("skipped: {variable} does not name a tokenizer.json");
+        return None;
+    };
+    let source = TokenizerSource::Json {
+        tokenizer_json: path.clone(),
+        config: Value::Null,
+    };
+    Some((path, Tokenizer::new(&source).unwrap()))
+}
+
+/// The vocabulary as a GGUF file has it: pieces with scores, the merges unsaid. A `tokenizer.json` is made of such scores by sorting what they join.
+fn by_scores(tokenizer_json: &std::path::Path) -> Tokenizer {
+    let file: Value = serde_json::from_slice(&std::fs::read(tokenizer_json).unwrap()).unwrap();
+    let vocab = file["model"]["vocab"].as_object().unwrap();
+    let mut tokens = vec![String::new(); vocab.len()];
+    for (text, id) in vocab {
+        tokens[id.as_u64().unwrap() as usize].clone_from(text);
+    }
+    let mut scores = vec![-1e9; tokens.len()];
+    for (rank, merge) in file["model"]["merges"].as_array().unwrap().iter().enumerate().rev() {
+        let (left, right) = vocabulary::merge(merge.as_str().unwrap()).unwrap();
+        scores[vocab[&(left + &right)].as_u64().unwrap() as usize] = -(rank as f32);
+    }
+    Tokenizer::new(&TokenizerSource::Gguf(GgufVocabulary {
+        model: "llama".to_owned(),
+        token_types: [[2, 3, 3].as_slice(), &[6; 256], &vec![1; tokens.len() - 259]].concat(),
+        scores,
+        tokens,
+        bos: Some(1),
+        eos: Some(2),
+        unknown: Some(0),
+        ..GgufVocabulary::default()
+    }))
+    .unwrap()
+}
+
+/// The vocabularies of the golden numbers. They are not in the repository.
 fn golden_vocabularies() -> Vec<(&'static str, Tokenizer)> {
     let mut found = Vec::new();
-    match std::env::var_os("CODEX_BRIDGE_TEST_LLAMA3_TOKENIZER").map(PathBuf::from) {
-        Some(path) => {
-            let source = TokenizerSource::Json {
-                tokenizer_json: path,
-                config: Value::Null,
-            };
-            found.push(("llama3", Tokenizer::new(&source).unwrap()));
-        }
-        None => println!("skipped: Llama 3's golden tokens; CODEX_BRIDGE_TEST_LLAMA3_TOKENIZER does not name a tokenizer.json"),
+    if let Some((path, tokenizer)) = from_json("CODEX_BRIDGE_TEST_LLAMA2_TOKENIZER") {
+        found.push(("llama2", by_scores(&path)));
+        found.push(("llama2", tokenizer));
     }
+    found.extend(from_json("CODEX_BRIDGE_TEST_LLAMA3_TOKENIZER").map(|(_, tokenizer)| ("llama3", tokenizer)));
     match std::env::var_os("CODEX_BRIDGE_TEST_MODEL").map(PathBuf::from) {
         Some(path) => {
             let model = crate::model::open(&path).unwrap();
@@ -124,7 +157,7 @@ fn vocabularies_that_tests_write_open_from_both_kinds_of_files() {
     std::fs::write(&tokenizer_json, vocabulary.json().to_string()).unwrap();
     let config = serde_json::json!({"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"});
     let json = Tokenizer::new(&TokenizerSource::Json { tokenizer_json, config }).unwrap();
-    let tiny = crate::testing::Tiny::default();
+    let tiny = crate::testing::TinyLlama::default();
     let path = folder.path().join("tiny.gguf");
     tiny.write_gguf(&path).unwrap();
     let gguf = Tokenizer::new(&crate::model::open(&path).unwrap().tokenizer).unwrap();

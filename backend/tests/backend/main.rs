@@ -1,5 +1,6 @@
 //! The whole engine through its façade: model files that the tests write, and SmolLM2 where it is at hand.
 
+mod guarantees;
 mod refusals;
 mod scripted;
 mod smollm2;

@@ -1,9 +1,6 @@
 //! Models whose answers are written into their weights.
 
-use codex_bridge_backend::testing::{
-    Scripted,
-    events::{joined, response as last},
-};
+use codex_bridge_backend::testing::{Scripted, events::response as last};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -57,7 +54,6 @@ async fn a_call_in_free_text_streams_its_arguments() {
     let schema = json!({"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"], "additionalProperties": false});
     let request = json!({"input": "Find it", "temperature": 0, "tools": [tool("find", schema)]});
     let events = events(&backend, request).await;
-    println!("{:#?}", joined(&events));
     let output = last(&events)["output"].as_array().unwrap();
     assert_eq!(output[0]["content"][0]["text"], "I look. ");
     assert_eq!(output[0]["phase"], "commentary");
@@ -66,6 +62,88 @@ async fn a_call_in_free_text_streams_its_arguments() {
     assert_eq!(output[1]["status"], "completed");
     assert_eq!(backend.status().calls, 1);
     assert_eq!(backend.status().invalid_calls, 0);
+}
+
+fn query() -> serde_json::Value {
+    json!({"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"], "additionalProperties": false})
+}
+
+#[tokio::test]
+async fn two_parallel_calls_are_two_items_and_one_where_one_is_asked_for() {
+    let chunks = [
+        "<tool_call>",
+        "\n{\"name\": \"",
+        "find\", \"arguments\": {\"q\": \"",
+        "left",
+        "\"}}\n</tool_call>",
+        "\n<tool_call>\n{\"name\": \"",
+        "fetch\", \"arguments\": {\"q\": \"",
+        "right",
+        "\"}",
+        "}\n</tool_call>",
+    ];
+    let backend = scripted(&Scripted::default().answer(&chunks));
+    let tools = json!([tool("find", query()), tool("fetch", query())]);
+    let request = json!({"input": "Both", "temperature": 0, "tools": tools});
+    let events = events(&backend, request.clone()).await;
+    let output = last(&events)["output"].as_array().unwrap();
+    let calls: Vec<_> = output
+        .iter()
+        .map(|item| {
+            (
+                item["name"].as_str().unwrap(),
+                item["arguments"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        calls,
+        [
+            ("find", "{\"q\": \"left\"}"),
+            ("fetch", "{\"q\": \"right\"}")
+        ]
+    );
+    assert_ne!(output[0]["call_id"], output[1]["call_id"]);
+
+    let mut single = object(request);
+    single.insert("parallel_tool_calls".into(), false.into());
+    let one = response(&backend, single.into()).await;
+    assert_eq!(one["output"].as_array().unwrap().len(), 1);
+    assert_eq!(one["output"][0]["arguments"], "{\"q\": \"left\"}");
+    assert_eq!(one["status"], "completed");
+}
+
+#[tokio::test]
+async fn a_call_that_the_limit_cuts_is_incomplete() {
+    let chunks = [
+        "<tool_call>",
+        "\n{\"name\": \"find\", \"arguments\": {\"q\": \"",
+        "left",
+        " and",
+        " right",
+        "\"}}\n</tool_call>",
+    ];
+    let backend = scripted(&Scripted::default().answer(&chunks));
+    let request = json!({"input": "Both", "temperature": 0, "tools": [tool("find", query())]});
+    let whole = response(&backend, request.clone()).await;
+    let mut request = object(request);
+    let tokens = whole["usage"]["output_tokens"].as_u64().unwrap();
+    assert_eq!(whole["output"][0]["status"], "completed");
+    for limit in 1..tokens - 1 {
+        request.insert("max_output_tokens".into(), limit.into());
+        let cut = response(&backend, request.clone().into()).await;
+        assert_eq!(cut["status"], "incomplete");
+        let item = &cut["output"][0];
+        assert_eq!(item["status"], "incomplete");
+        if item["type"] == "function_call" {
+            let whole = whole["output"][0]["arguments"].as_str().unwrap();
+            assert!(
+                whole.starts_with(item["arguments"].as_str().unwrap()),
+                "{item}"
+            );
+        }
+    }
+    assert_eq!(backend.status().calls, 1);
 }
 
 #[tokio::test]
@@ -145,6 +223,39 @@ async fn stopping_the_engine_ends_streams_honestly() {
         codex_bridge_backend::backend::Refusal::Down
     );
     assert!(!backend.status().healthy);
+}
+
+#[tokio::test]
+async fn a_probe_without_words_is_answered() {
+    let backend = scripted(&Scripted::default().answer(&["Hello", " there"]));
+    let probe = json!({"model": "any", "input": "", "max_output_tokens": 1, "tools": [], "tool_choice": "auto"});
+    let answer = response(&backend, probe).await;
+    assert_eq!(answer["model"], "any");
+    assert_eq!(answer["output"][0]["content"][0]["text"], "Hello");
+}
+
+#[tokio::test]
+async fn requests_side_by_side_get_their_own_answers() {
+    let backend =
+        scripted(&Scripted::default().answer_text("One answer for everybody who asks.", 4));
+    let asked = (0..4).map(|number| {
+        response(
+            &backend,
+            json!({"input": format!("{number}"), "temperature": 0}),
+        )
+    });
+    let mut ids = std::collections::BTreeSet::new();
+    for asked in asked.collect::<Vec<_>>() {
+        let answer = asked.await;
+        assert_eq!(
+            answer["output"][0]["content"][0]["text"],
+            "One answer for everybody who asks."
+        );
+        ids.insert(answer["output"][0]["id"].as_str().unwrap().to_owned());
+        ids.insert(answer["id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(ids.len(), 8);
+    assert_eq!(backend.status().responses_completed, 4);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::{events, response, smollm2, tool};
 
-fn load() -> Option<Backend> {
+pub(crate) fn load() -> Option<Backend> {
     let options = BackendOptions {
         context_length: Some(4096),
         max_batch: 2,

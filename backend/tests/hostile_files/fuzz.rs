@@ -11,6 +11,8 @@ use codex_bridge_backend::{
     testing::{Random, TinyLlama},
 };
 
+use serde_json::Value;
+
 use super::{open, peak_memory, small};
 
 /// Resident bytes at the peak, over what the test began with, that no file may cause.
@@ -20,15 +22,20 @@ fn runs() -> usize {
     std::env::var("CODEX_BRIDGE_FUZZ_RUNS").map_or(5_000, |runs| runs.parse().unwrap())
 }
 
-/// Writes mutations of `seeds` over `file` and opens `model` each time; returns how many different fields were named in refusals. Some mutations must be
+/// Writes mutations over `file` and opens `model` each time; returns how many different fields were named in refusals. Some mutations must be
 /// refused and some not, or they miss what they should hit.
-fn survive(name: &str, file: &Path, model: &Path, seeds: &[Vec<u8>], words: &[&[u8]]) -> usize {
+fn survive(
+    name: &str,
+    file: &Path,
+    model: &Path,
+    mutated: impl Fn(&mut Random) -> Vec<u8>,
+) -> usize {
     let before = peak_memory();
     let mut random = Random(0x5eed);
     let (mut opened, mut refusals) = (0, std::collections::BTreeSet::new());
     let output = File::options().write(true).open(file).unwrap();
     for run in 0..runs() {
-        let bytes = mutated(seeds, words, &mut random);
+        let bytes = mutated(&mut random);
         // Not truncated to nothing first: some file systems flush at every close after that.
         output.write_all_at(&bytes, 0).unwrap();
         output.set_len(bytes.len() as u64).unwrap();
@@ -143,8 +150,18 @@ fn gguf_heads_survive_mutations() {
         b"\x09\0\0\0\x08\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff",
         b"\x08\0\0\0",
     ];
-    let seeds = [plain.encode(), llama3.encode()];
-    assert!(survive("gguf", &path, &path, &seeds, &words) > 50);
+    let whole = [plain.encode(), llama3.encode()];
+    let heads = [plain.head(), llama3.head()];
+    let mutated = |random: &mut Random| {
+        if random.below(4) == 0 {
+            return mutated(&whole, &words, random);
+        }
+        // The rest of the time the head alone is changed, since most of the file is weights.
+        let mut bytes = mutated(&heads, &words, random);
+        bytes.extend(&whole[0][heads[0].len()..]);
+        bytes
+    };
+    assert!(survive("gguf", &path, &path, mutated) > 50);
 }
 
 /// A folder with a small model.
@@ -186,12 +203,101 @@ fn survive_in_folder(name: &str) -> usize {
     let folder = folder();
     let path = folder.path().join(name);
     let seed = fs::read(&path).unwrap();
-    survive(name, &path, folder.path(), &[seed], &JSON_WORDS)
+    survive_json(name, &path, folder.path(), &[seed])
+}
+
+/// Half of the mutations are of the text, half are of the values and leave it good JSON.
+fn survive_json(name: &str, path: &Path, folder: &Path, seeds: &[Vec<u8>]) -> usize {
+    let parsed: Vec<Option<Value>> = seeds
+        .iter()
+        .map(|seed| serde_json::from_slice(seed).ok())
+        .collect();
+    survive(name, path, folder, |random| {
+        let seed = random.below(seeds.len());
+        match &parsed[seed] {
+            Some(json) if random.below(2) == 0 => revalued(json, random).into_bytes(),
+            _ => mutated(&seeds[seed..=seed], &JSON_WORDS, random),
+        }
+    })
+}
+
+/// One to three values replaced or removed.
+fn revalued(json: &Value, random: &mut Random) -> String {
+    let mut json = json.clone();
+    for _ in 0..=random.below(3) {
+        revalue(&mut json, random);
+    }
+    json.to_string()
+}
+
+fn revalue(value: &mut Value, random: &mut Random) {
+    const VALUES: [&str; 20] = [
+        "null",
+        "true",
+        "false",
+        "0",
+        "1",
+        "-1",
+        "3",
+        "1.5",
+        "1e999",
+        "4294967295",
+        "18446744073709551615",
+        "99999999999999999999999",
+        r#""""#,
+        r#""llama3""#,
+        r#""linear""#,
+        r#""F16""#,
+        r#""../x.safetensors""#,
+        "[]",
+        "{}",
+        "[1, 2, 3]",
+    ];
+    let (removed, replaced) = (random.below(8) == 0, random.below(16) == 0);
+    match value {
+        Value::Object(members) if !members.is_empty() && !replaced => {
+            let member = random.below(members.len());
+            let key = members.keys().nth(member).unwrap().clone();
+            if removed {
+                members.shift_remove(&key);
+            } else {
+                revalue(&mut members[&key], random);
+            }
+        }
+        Value::Array(elements) if !elements.is_empty() && !replaced => {
+            let element = random.below(elements.len());
+            if removed {
+                elements.remove(element);
+            } else {
+                revalue(&mut elements[element], random);
+            }
+        }
+        _ => *value = serde_json::from_str(VALUES[random.below(VALUES.len())]).unwrap(),
+    }
 }
 
 #[test]
 fn safetensors_headers_survive_mutations() {
-    assert!(survive_in_folder("model.safetensors") > 20);
+    let folder = folder();
+    let path = folder.path().join("model.safetensors");
+    let seed = fs::read(&path).unwrap();
+    let length = u64::from_le_bytes(*seed.first_chunk().unwrap()) as usize;
+    let (header, data) = seed[8..].split_at(length);
+    let header: Value = serde_json::from_slice(header).unwrap();
+    let mutated = |random: &mut Random| {
+        if random.below(2) == 0 {
+            return mutated(&[seed[..8 + length].to_vec()], &JSON_WORDS, random)
+                .into_iter()
+                .chain(data.iter().copied())
+                .collect();
+        }
+        let header = revalued(&header, random);
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header.as_bytes());
+        bytes.extend(data);
+        bytes
+    };
+    assert!(survive("safetensors", &path, folder.path(), mutated) > 20);
 }
 
 #[test]
@@ -203,7 +309,7 @@ fn config_json_survives_mutations() {
     let llama3 = plain.replace(r#""rope_scaling":null"#, scaling);
     assert_ne!(plain, llama3);
     let seeds = [plain.into_bytes(), llama3.into_bytes()];
-    assert!(survive("config.json", &path, folder.path(), &seeds, &JSON_WORDS) > 20);
+    assert!(survive_json("config.json", &path, folder.path(), &seeds) > 20);
 }
 
 #[test]
@@ -227,5 +333,5 @@ fn a_shard_index_survives_mutations() {
     };
     tiny.write_hf(folder.path(), 2).unwrap();
     let seed = fs::read(&path).unwrap();
-    assert!(survive("index", &path, folder.path(), &[seed], &JSON_WORDS) > 20);
+    assert!(survive_json("index", &path, folder.path(), &[seed]) > 20);
 }

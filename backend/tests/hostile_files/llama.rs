@@ -53,7 +53,7 @@ fn models_that_are_no_plain_llama_are_named() {
                     &[32],
                     Format::F32,
                     vec![0; 128],
-                ))
+                ));
             },
             "blk.0.attn_q.bias: found a bias",
         ),
@@ -65,7 +65,7 @@ fn models_that_are_no_plain_llama_are_named() {
                     &[32, 8],
                     Format::F32,
                     vec![0; 1024],
-                ))
+                ));
             },
             "blk.0.ffn_gate_inp.weight: found a mixture of experts",
         ),
@@ -77,7 +77,7 @@ fn models_that_are_no_plain_llama_are_named() {
                     &[32],
                     Format::F32,
                     vec![0; 128],
-                ))
+                ));
             },
             "blk.7.attn_q.weight: found a tensor that no plain Llama has",
         ),
@@ -148,7 +148,7 @@ fn shapes_must_follow_from_the_configuration() {
                 file.set(
                     "llama.attention.layer_norm_rms_epsilon",
                     Value::F32(f32::NAN),
-                )
+                );
             },
             "layer_norm_rms_epsilon: found NaN",
         ),
@@ -188,7 +188,7 @@ fn shapes_must_follow_from_the_configuration() {
                     &[8],
                     Format::F32,
                     vec![0; 32],
-                ))
+                ));
             },
             "rope_freqs.weight: found 0; supported: factors above 0",
         ),
@@ -248,7 +248,7 @@ fn weights_that_are_not_numbers_are_found() {
             "NaN in a norm",
             |file| {
                 file.tensor("output_norm.weight").bytes[..4]
-                    .copy_from_slice(&f32::NAN.to_le_bytes())
+                    .copy_from_slice(&f32::NAN.to_le_bytes());
             },
             "output_norm.weight: found an infinite or undefined number",
         ),

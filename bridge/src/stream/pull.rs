@@ -71,6 +71,17 @@ pub struct ResponseStream {
     shown: Option<Shown>,
     on_first: Option<Box<dyn FnOnce() + Send + Sync>>,
     on_end: Option<OnEnd>,
+    first: First,
+}
+
+/// How far the first bytes have come: they are not kept back for what came with them, since hyper writes only when there
+/// is no more to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    Awaited,
+    /// hyper has them, and must write them before it is given more.
+    Given,
+    Written,
 }
 
 /// One stream's part of a gauge that all share.
@@ -118,6 +129,7 @@ impl ResponseStream {
             shown: None,
             on_first: None,
             on_end: None,
+            first: First::Awaited,
         }
     }
 
@@ -261,8 +273,17 @@ impl Stream for ResponseStream {
 impl ResponseStream {
     fn advance(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
         let this = self;
+        if this.first == First::Given {
+            this.first = First::Written;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         loop {
-            let full = this.rewriter.pending().len() >= BATCH;
+            let enough = match this.first {
+                First::Awaited => 1,
+                First::Given | First::Written => BATCH,
+            };
+            let full = this.rewriter.pending().len() >= enough;
             if !full
                 && (this.pull(context)
                     || (this.rewriter.pending().is_empty() && this.timers(context)))
@@ -271,6 +292,9 @@ impl ResponseStream {
             }
             if !this.rewriter.pending().is_empty() {
                 touch(&mut this.keep_alive);
+                if this.first == First::Awaited {
+                    this.first = First::Given;
+                }
                 if let Some(first) = this.on_first.take() {
                     first();
                 }

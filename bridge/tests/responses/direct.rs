@@ -125,7 +125,7 @@ async fn a_switch_of_protocols_never_reaches_the_client() {
 }
 
 #[tokio::test]
-async fn events_that_come_together_leave_together_though_each_is_an_http_chunk() {
+async fn events_that_come_together_leave_together_behind_the_first() {
     let (bridge, listener) = pair().await;
     let sending = spawn(&bridge, &ask());
     let mut server = accept(&listener).await;
@@ -146,10 +146,15 @@ async fn events_that_come_together_leave_together_though_each_is_an_http_chunk()
     .unwrap();
     let mut answer = sending.answer().await;
     let first = soon(answer.chunk()).await.unwrap().unwrap();
-    let first = String::from_utf8(first.to_vec()).unwrap();
+    let rest = soon(answer.chunk()).await.unwrap().unwrap();
+    let [first, rest] = [first, rest].map(|chunk| String::from_utf8(chunk.to_vec()).unwrap());
     assert!(
-        first.starts_with("event: response.created\n") && first.ends_with("data: [DONE]\n\n"),
+        first.starts_with("event: response.created\n") && first.matches("event: ").count() == 1,
         "{first}"
+    );
+    assert!(
+        rest.starts_with("event: response.in_progress\n") && rest.ends_with("data: [DONE]\n\n"),
+        "{rest}"
     );
 }
 

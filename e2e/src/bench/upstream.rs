@@ -35,7 +35,7 @@ const LAST_CHUNK: &str = "0\r\n\r\n";
 
 #[derive(Debug, Default)]
 struct Counts {
-    accepted: AtomicU64,
+    asked: AtomicU64,
     open: AtomicU64,
 }
 
@@ -68,9 +68,9 @@ impl Upstream {
         self.address
     }
 
-    /// Connections taken so far.
-    pub fn accepted(&self) -> u64 {
-        self.counts.accepted.load(Relaxed)
+    /// Connections so far that carried a request for a response; a question what the server is does not count.
+    pub fn asked(&self) -> u64 {
+        self.counts.asked.load(Relaxed)
     }
 
     /// Connections open now.
@@ -83,20 +83,25 @@ async fn accept(listener: TcpListener, counts: Arc<Counts>, llama: bool) {
     let prebuilt = Arc::new(Prebuilt::default());
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        counts.accepted.fetch_add(1, Relaxed);
         counts.open.fetch_add(1, Relaxed);
         let (counts, prebuilt) = (Arc::clone(&counts), Arc::clone(&prebuilt));
         connections.spawn(async move {
             // An error is a bridge that left.
-            let _ = serve(stream, &prebuilt, llama).await;
+            let _ = serve(stream, &prebuilt, &counts, llama).await;
             counts.open.fetch_sub(1, Relaxed);
         });
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn serve(mut stream: TcpStream, prebuilt: &Prebuilt, llama: bool) -> Result<()> {
+async fn serve(
+    mut stream: TcpStream,
+    prebuilt: &Prebuilt,
+    counts: &Counts,
+    llama: bool,
+) -> Result<()> {
     stream.set_nodelay(true)?;
+    let mut is_counted = false;
     let mut buffer = Vec::with_capacity(8 << 10);
     loop {
         let Some((head, body)) = request(&mut stream, &mut buffer).await? else {
@@ -106,6 +111,10 @@ async fn serve(mut stream: TcpStream, prebuilt: &Prebuilt, llama: bool) -> Resul
         if !line.starts_with("post ") {
             stream.write_all(get(line, llama).as_bytes()).await?;
             continue;
+        }
+        if !is_counted {
+            is_counted = true;
+            counts.asked.fetch_add(1, Relaxed);
         }
         match plan(&body)? {
             None => stream.write_all(&prebuilt.json).await?,

@@ -59,16 +59,6 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
-    fn store_f16(self, x: [f32; 16], out: &mut [u16; 16]) {
-        *out = map(x, |x| f16::from_f32(x).to_bits());
-    }
-
-    #[inline(always)]
-    fn load_bf16(self, x: &[u16; 16]) -> [f32; 16] {
-        map(*x, |x| f32::from_bits(u32::from(x) << 16))
-    }
-
-    #[inline(always)]
     fn store_bf16(self, x: [f32; 16], out: &mut [u16; 16]) {
         *out = map(x, |x| bf16::from_f32(x).to_bits());
     }
@@ -147,11 +137,6 @@ impl Simd for Scalar {
     #[inline(always)]
     fn zero_i(self) -> [i32; 16] {
         [0; 16]
-    }
-
-    #[inline(always)]
-    fn store_i(self, x: [i32; 16], out: &mut [i32; 16]) {
-        *out = x;
     }
 
     #[inline(always)]
@@ -234,7 +219,12 @@ impl Simd for Scalar {
         let high = f32::from_bits(x & 0xffff_0000);
         let mut out = acc;
         for i in 0..16 {
-            let pair = u32::from_le_bytes([weights[4 * i], weights[4 * i + 1], weights[4 * i + 2], weights[4 * i + 3]]);
+            let pair = u32::from_le_bytes([
+                weights[4 * i],
+                weights[4 * i + 1],
+                weights[4 * i + 2],
+                weights[4 * i + 3],
+            ]);
             out[i] += f32::from_bits(pair << 16) * low;
             out[i] += f32::from_bits(pair & 0xffff_0000) * high;
         }

@@ -148,7 +148,7 @@ fn shutdown_ends_open_generations_as_stopped_and_takes_no_more() {
         (Finish::Stopped, 2)
     );
     assert_eq!(read(queued).reason, Finish::Stopped);
-    futures_block_on(engine.stopped());
+    block_on(engine.stopped());
     assert_eq!(engine.status().pages_used, 0);
 }
 
@@ -185,7 +185,7 @@ fn a_broken_device_fails_every_generation_with_its_words_and_the_engine_says_so(
         for generation in running {
             assert_eq!(read(generation).reason, Finish::Failed(why.to_owned()));
         }
-        futures_block_on(engine.stopped());
+        block_on(engine.stopped());
         let status = engine.status();
         assert_eq!(
             (status.healthy, status.failure),
@@ -198,7 +198,7 @@ fn a_broken_device_fails_every_generation_with_its_words_and_the_engine_says_so(
     }
 }
 
-fn futures_block_on(future: impl Future<Output = ()>) {
+pub(super) fn block_on(future: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.unwrap().block_on(future);
 }

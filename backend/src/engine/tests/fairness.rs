@@ -87,15 +87,19 @@ fn many_prompts_share_the_time_and_each_gets_on() {
     let (fake, gate) = fake.gate();
     let engine = fake.start(EngineOptions {
         max_running: 33,
+        // Nobody reads the stream.
+        output_buffer: 5000,
         ..EngineOptions::default()
     });
     let stream = engine.submit(request(prompt(0, 30), 4000)).unwrap();
     gate.pass();
+    gate.arrive();
     let prompts: Vec<_> = (1..=32)
         .map(|i| engine.submit(request(prompt(i, 500), 1)).unwrap())
         .collect();
     let mut last = clock.load(Ordering::SeqCst);
     let mut worst = 0;
+    gate.open();
     while engine.status().finished < 32 {
         gate.arrive();
         let now = clock.load(Ordering::SeqCst);
@@ -108,7 +112,7 @@ fn many_prompts_share_the_time_and_each_gets_on() {
     for generation in prompts {
         let whole = read(generation);
         assert_eq!(whole.usage.generated, 1);
-        assert_eq!(whole.progress.last(), Some(&(0, 500, 500)));
+        assert!(matches!(whole.progress.last(), Some((_, 500, 500))));
     }
     drop(stream);
 }

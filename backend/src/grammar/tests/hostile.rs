@@ -58,7 +58,10 @@ fn outcome(list: &Value) -> Result<(), GrammarError> {
 fn nested(depth: usize) -> Value {
     let mut schema = json!({"type": "string"});
     for _ in 0..depth {
-        schema = json!({"type": "array", "items": schema});
+        let mut outer = serde_json::Map::new();
+        outer.insert("type".to_owned(), "array".into());
+        outer.insert("items".to_owned(), schema);
+        schema = outer.into();
     }
     schema
 }
@@ -68,17 +71,16 @@ fn a_schema_nested_ten_thousand_levels_is_refused_by_name() {
     // Whoever has such a value needs the stack to drop it.
     let thread = std::thread::Builder::new().stack_size(256 << 20);
     let check = || {
-        let list = json!([
-            function("plain", &json!({})),
-            function("deep", &nested(10_000))
-        ]);
+        let mut list = json!([function("plain", &json!({})), function("deep", &json!({}))]);
+        list[1]["parameters"] = nested(10_000);
         let error = outcome(&list).unwrap_err();
         assert_eq!(error.param, "tools[1].parameters");
         assert!(
             error.problem.contains("deep") && error.problem.contains("nested deeper"),
             "{error}"
         );
-        let format = json!({"text": {"format": {"type": "json_schema", "name": "x", "schema": nested(10_000)}}});
+        let mut format = json!({"text": {"format": {"type": "json_schema", "name": "x"}}});
+        format["text"]["format"]["schema"] = nested(10_000);
         let error = TextFormat::from_request(format.as_object().unwrap()).unwrap_err();
         assert_eq!(error.param, "text.format.schema");
     };

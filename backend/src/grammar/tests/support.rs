@@ -285,6 +285,7 @@ fn draw(
     assert!(!allowed.is_empty());
     if hurry || dice.chance(20) {
         let ways_out = [
+            "\"",
             "}",
             "]",
             "\"",

@@ -5,15 +5,15 @@
 //! | padding to general.alignment | tensor data, each at its offset, a multiple of the alignment
 //! ```
 //!
-//! Work and memory are bounded before they are spent: metadata and table lie in the first [`MOST_HEAD_BYTES`], counts are limited, arrays are views.
+//! Work and memory are bounded before they are spent: metadata and tables take at most [`MOST_HEAD_BYTES`], counts are limited, arrays are views.
 
 use std::{collections::HashSet, ops::Range};
 
 use super::{cursor::Cursor, metadata::Metadata, value::Value};
 use crate::model::{error::Fault, weights::Format};
 
-/// The largest vocabularies, merges included, take some 20 MiB.
-const MOST_HEAD_BYTES: usize = 256 << 20;
+/// Metadata and tensor tables of all parts of a model together. The largest vocabularies, merges included, take some 20 MiB.
+pub(super) const MOST_HEAD_BYTES: usize = 256 << 20;
 const MOST_KEYS: u64 = 65_536;
 /// Llama 3.1 405B has 1138.
 const MOST_TENSORS: u64 = 65_536;
@@ -39,8 +39,9 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Container<'a> {
-    pub(super) fn parse(file: &'a [u8]) -> Result<Container<'a>, Fault> {
-        let mut cursor = Cursor::new(&file[..file.len().min(MOST_HEAD_BYTES)]);
+    /// `most`: bytes that the head may take.
+    pub(super) fn parse(file: &'a [u8], most: usize) -> Result<Container<'a>, Fault> {
+        let mut cursor = Cursor::new(&file[..file.len().min(most)]);
         let magic = cursor.take(4, "header")?;
         if magic != b"GGUF" {
             return Err(Fault::new(

@@ -38,7 +38,7 @@ impl<'a> Cursor<'a> {
                     self.at,
                     self.left()
                 ),
-                "files that are complete, with metadata and tensor table in the first 256 MiB",
+                "complete files, with at most 256 MiB of metadata and tensor tables",
             ));
         }
         let from = self.at;

@@ -7,7 +7,7 @@ fn read(value: Value) -> Result<Vec<Turn>, PromptError> {
     Conversation::from_request(&request(value)).map(|conversation| conversation.turns)
 }
 
-fn turns(input: Value) -> Vec<Turn> {
+fn turns(input: &Value) -> Vec<Turn> {
     read(json!({"input": input})).unwrap()
 }
 
@@ -71,7 +71,7 @@ fn a_string_is_a_user_message_even_an_empty_one() {
 #[test]
 fn an_empty_reasoning_item_adds_nothing() {
     // Field case F063.
-    let turns = turns(json!([
+    let turns = turns(&json!([
         {"role": "user", "content": "a"},
         {"type": "reasoning", "id": "rs_1", "summary": [], "content": null, "encrypted_content": ""},
         {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "content": [{"type": "output_text", "text": "b", "annotations": []}]},
@@ -84,7 +84,7 @@ fn an_empty_reasoning_item_adds_nothing() {
 fn reasoning_belongs_to_the_turn_it_came_before() {
     let reasoning = json!({"type": "reasoning", "summary": [{"type": "summary_text", "text": "short"}], "encrypted_content": null,
         "content": [{"type": "reasoning_text", "text": "why "}, {"type": "reasoning_text", "text": "not"}]});
-    let turns = turns(json!([user("a"), reasoning, assistant("b"), call("1", "f", "{}"), output("1", "x")]));
+    let turns = turns(&json!([user("a"), reasoning, assistant("b"), call("1", "f", "{}"), output("1", "x")]));
     let mut expected = called("b", &[("1", json!({}), Some("x"))]);
     if let Turn::Assistant { reasoning, .. } = &mut expected {
         reasoning.push_str("why not");
@@ -94,7 +94,7 @@ fn reasoning_belongs_to_the_turn_it_came_before() {
 
 #[test]
 fn parallel_calls_are_one_turn_and_successive_ones_are_not() {
-    let turns = turns(json!([
+    let turns = turns(&json!([
         user("a"), call("1", "f", "{}"), call("2", "f", "{}"), output("2", "two"), output("1", "one"), call("3", "f", "{}"), output("3", "three"), assistant("b"),
     ]));
     assert_eq!(
@@ -109,7 +109,7 @@ fn parallel_calls_are_one_turn_and_successive_ones_are_not() {
 
 #[test]
 fn text_between_a_call_and_its_result_was_said_with_the_call() {
-    let turns = turns(json!([user("a"), assistant("x"), call("1", "f", "{}"), assistant("y"), output("1", "one"), assistant("z")]));
+    let turns = turns(&json!([user("a"), assistant("x"), call("1", "f", "{}"), assistant("y"), output("1", "one"), assistant("z")]));
     assert_eq!(turns[1..], [called("x\ny", &[("1", json!({}), Some("one"))]), said("z")]);
 }
 
@@ -117,11 +117,11 @@ fn text_between_a_call_and_its_result_was_said_with_the_call() {
 fn unfinished_calls_and_results_without_a_call_do_not_end_the_conversation() {
     // Field case F070.
     assert_eq!(
-        turns(json!([user("a"), call("x", "f", "{}"), user("b")])),
+        turns(&json!([user("a"), call("x", "f", "{}"), user("b")])),
         [Turn::User("a".to_owned()), called("", &[("x", json!({}), None)]), Turn::User("b".to_owned())]
     );
     assert_eq!(
-        turns(json!([user("a"), output("y", "lost"), {"type": "function_call_output", "output": "nameless"}])),
+        turns(&json!([user("a"), output("y", "lost"), {"type": "function_call_output", "output": "nameless"}])),
         [
             Turn::User("a".to_owned()),
             Turn::User("Result of an earlier tool call:\nlost".to_owned()),
@@ -129,7 +129,7 @@ fn unfinished_calls_and_results_without_a_call_do_not_end_the_conversation() {
         ]
     );
     // The same id twice: the first result is the first call's.
-    let twice = turns(json!([call("x", "f", "{}"), output("x", "1"), call("x", "f", "{}"), output("x", "2"), output("x", "3")]));
+    let twice = turns(&json!([call("x", "f", "{}"), output("x", "1"), call("x", "f", "{}"), output("x", "2"), output("x", "3")]));
     assert_eq!(
         twice,
         [
@@ -143,7 +143,7 @@ fn unfinished_calls_and_results_without_a_call_do_not_end_the_conversation() {
 #[test]
 fn arguments_that_are_no_json_are_kept() {
     // Field case F025.
-    let arguments = |text: &str| match turns(json!([call("k", "f", text)])).remove(0) {
+    let arguments = |text: &str| match turns(&json!([call("k", "f", text)])).remove(0) {
         Turn::Assistant { mut calls, .. } => calls.remove(0).arguments,
         other => panic!("{other:?}"),
     };
@@ -168,7 +168,7 @@ fn images_are_refused_in_messages_and_noted_in_results() {
         {"type": "input_text", "text": "Wall time: 1s"}, image, {"type": "strange"},
     ]}]);
     let note = "Wall time: 1s\n[image omitted: this model reads text only]\n[strange omitted: this model reads text only]";
-    assert_eq!(turns(result), [called("", &[("v", json!({}), Some(note))])]);
+    assert_eq!(turns(&result), [called("", &[("v", json!({}), Some(note))])]);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn hosted_items_of_the_history_are_passed_over() {
         .map(|kind| json!({"type": kind, "id": "x"}))
         .collect();
     input.push(user("a"));
-    assert_eq!(turns(input.into()), [Turn::User("a".to_owned())]);
+    assert_eq!(turns(&input.into()), [Turn::User("a".to_owned())]);
 }
 
 #[test]

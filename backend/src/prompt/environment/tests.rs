@@ -74,3 +74,30 @@ fn bombs_end_with_an_error_soon() {
     assert!(run(&deep).is_err());
     assert!(run(&format!("{{{{ {}1{} }}}}", "(".repeat(3000), ")".repeat(3000))).is_err());
 }
+
+#[test]
+fn prompts_are_those_that_jinja2_makes() {
+    use serde_json::Value as Json;
+    let golden: Json = serde_json::from_str(include_str!("../testing/rendered.json")).unwrap();
+    let cases = golden["cases"].as_array().unwrap();
+    for case in cases {
+        let name = case[0].as_str().unwrap();
+        let at = |list: &str, place: usize| golden[list][case[place].as_u64().unwrap() as usize].clone();
+        let mut context = at("settings", 2);
+        context["messages"] = at("conversations", 1);
+        context["bos_token"] = "<|begin_of_text|>".into();
+        context["eos_token"] = "<|eot_id|>".into();
+        let (_, source, _) = crate::prompt::testing::shapes()
+            .into_iter()
+            .find(|shape| shape.0 == name)
+            .unwrap();
+        let jinja = Jinja::new(&source, DATE).unwrap();
+        let text = match jinja.render(python::value(&context, &str::to_owned), 4096) {
+            Ok(text) => text,
+            Err(PromptError::Template(message)) => format!("! {}", message.split(" (line").next().unwrap()),
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(text, case[3].as_str().unwrap(), "{name} {context}");
+    }
+    assert!(cases.len() >= 70);
+}

@@ -66,10 +66,25 @@ fn templates_show_what_they_can_say() {
 fn a_template_that_wants_arguments_as_text_gets_text() {
     let source = SMOLLM2.replace(
         "+ m['content'] +",
-        "+ m['content'] + (m.tool_calls[0].function.name + ' ' + m.tool_calls[0].function.arguments if m.tool_calls else '') +",
+        "+ m['content'] + ('<tool_call>{\"name\": \"' + m.tool_calls[0].function.name + '\", \"arguments\": ' + m.tool_calls[0].function.arguments if m.tool_calls else '') +",
     );
     let template = Template::new(Some(&source), &bytes_only(), TemplateOptions::default()).unwrap();
     assert_eq!(template.habits().calls, Some(Arguments::Text));
+}
+
+#[test]
+fn a_template_that_writes_calls_in_another_syntax_is_not_asked_to() {
+    let (_, source, tokenizer) = crate::prompt::testing::shapes().remove(3);
+    for (syntax, native) in [(CallSyntax::Hermes, true), (CallSyntax::SmolLm2, false), (CallSyntax::LlamaJson, false), (CallSyntax::LlamaPythonic, false)] {
+        let options = TemplateOptions {
+            syntax: Some(syntax),
+            ..TemplateOptions::default()
+        };
+        let template = Template::new(Some(&source), &tokenizer, options).unwrap();
+        assert_eq!((template.habits().calls.is_some(), template.habits().tools), (native, native), "{syntax:?}");
+        // The template's own tools are only those it can call.
+        assert_eq!(template.habits().result_role, Some("tool"));
+    }
 }
 
 #[test]

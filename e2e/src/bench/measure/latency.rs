@@ -179,8 +179,5 @@ pub async fn late_done(setting: Setting<'_>) -> Result<Numbers> {
     })
     .await?;
     #[expect(clippy::cast_precision_loss)]
-    Ok(vec![(
-        "late_connections",
-        setting.upstream.accepted() as f64,
-    )])
+    Ok(vec![("late_connections", setting.upstream.asked() as f64)])
 }
