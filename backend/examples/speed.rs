@@ -29,25 +29,35 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..CpuOptions::default()
     };
     let mut device = Cpu::new(&model, &options)?;
-    println!("{}, kv {kv}: opened in {opened:.1?}, ready in {:.1?}", device.caps().name, started.elapsed());
+    println!(
+        "{}, kv {kv}: opened in {opened:.1?}, ready in {:.1?}",
+        device.caps().name,
+        started.elapsed()
+    );
     let pages: Vec<PageId> = (0..8192 / PAGE_TOKENS as u32).map(PageId).collect();
     let tokens: Vec<u32> = (0..8192_u32)
         .map(|i| i.wrapping_mul(2_654_435_761) % model.config.vocab as u32)
         .collect();
-    let mut run = |past: usize, len: usize, chunk: usize| -> Result<f64, Box<dyn std::error::Error>> {
-        let started = Instant::now();
-        for start in (past..past + len).step_by(chunk) {
-            let end = (start + chunk).min(past + len);
-            device.forward(&[Span {
-                tokens: &tokens[start..end],
-                past: start,
-                pages: &pages,
-                rows: usize::from(chunk == 1 || end == past + len),
-            }])?;
-        }
-        Ok(len as f64 / started.elapsed().as_secs_f64())
-    };
-    let mut report = |name: &str, past: usize, len: usize, chunk: usize, times: usize| -> Result<(), Box<dyn std::error::Error>> {
+    let mut run =
+        |past: usize, len: usize, chunk: usize| -> Result<f64, Box<dyn std::error::Error>> {
+            let started = Instant::now();
+            for start in (past..past + len).step_by(chunk) {
+                let end = (start + chunk).min(past + len);
+                device.forward(&[Span {
+                    tokens: &tokens[start..end],
+                    past: start,
+                    pages: &pages,
+                    rows: usize::from(chunk == 1 || end == past + len),
+                }])?;
+            }
+            Ok(len as f64 / started.elapsed().as_secs_f64())
+        };
+    let mut report = |name: &str,
+                      past: usize,
+                      len: usize,
+                      chunk: usize,
+                      times: usize|
+     -> Result<(), Box<dyn std::error::Error>> {
         if only.as_ref().is_some_and(|only| !name.starts_with(only)) {
             return Ok(());
         }
@@ -55,7 +65,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .map(|_| run(past, len, chunk))
             .collect::<Result<Vec<_>, _>>()?;
         speeds.sort_by(f64::total_cmp);
-        println!("{name}: {:.0} tok/s [{:.0}..{:.0}]", speeds[times / 2], speeds[0], speeds[times - 1]);
+        println!(
+            "{name}: {:.0} tok/s [{:.0}..{:.0}]",
+            speeds[times / 2],
+            speeds[0],
+            speeds[times - 1]
+        );
         Ok(())
     };
     report("prefill 512", 0, 512, 512, 5)?;

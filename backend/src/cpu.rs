@@ -76,8 +76,10 @@ impl Default for CpuOptions {
 /// Why the device could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CpuError {
-    #[error("the CPU device keeps keys and values as f32, f16 or bf16, not as {0}")]
-    Kv(KvFormat),
+    #[error(
+        "keys and values as q8_0 need heads of a multiple of 32 numbers, at most {most}; this model's have {head_dim}"
+    )]
+    Kv { head_dim: usize, most: usize },
     #[error("this processor has no {isa}; it has {available}")]
     Isa { isa: Isa, available: String },
     #[error("{field} is 0; at least 1 is needed")]
@@ -119,8 +121,14 @@ impl Cpu {
     /// Packs the weights of `model` and allocates everything a step needs.
     pub fn new(model: &Model, options: &CpuOptions) -> Result<Cpu, CpuError> {
         let config = &model.config;
-        if options.kv == KvFormat::Q8_0 {
-            return Err(CpuError::Kv(options.kv));
+        let most = 32 * kv::MOST_BLOCKS;
+        if options.kv == KvFormat::Q8_0
+            && (!config.head_dim.is_multiple_of(32) || config.head_dim > most)
+        {
+            return Err(CpuError::Kv {
+                head_dim: config.head_dim,
+                most,
+            });
         }
         for (field, value) in [
             ("pages", options.pages),
@@ -146,11 +154,21 @@ impl Cpu {
         } else {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         };
-        let mut team = Team::new(threads).map_err(|source| CpuError::Threads { threads, source })?;
+        let mut team =
+            Team::new(threads).map_err(|source| CpuError::Threads { threads, source })?;
         let network = network(model, &mut team)?;
         let layout = PageLayout::new(config, options.kv);
-        let pool = Pool::new(layout, options.pages).map_err(|source| CpuError::Memory { what: "the KV pool", source })?;
-        let buffers = Buffers::new(&network, &layout, options.max_batch_tokens, options.max_rows, team.threads());
+        let pool = Pool::new(layout, options.pages).map_err(|source| CpuError::Memory {
+            what: "the KV pool",
+            source,
+        })?;
+        let buffers = Buffers::new(
+            &network,
+            &layout,
+            options.max_batch_tokens,
+            options.max_rows,
+            team.threads(),
+        );
         Ok(Cpu {
             caps: Caps {
                 name: format!("cpu ({isa}, {} threads)", team.threads()),
@@ -199,7 +217,10 @@ impl Cpu {
         if bytes == self.caps.page_bytes {
             Ok(())
         } else {
-            Err(self.fail(format!("{bytes} bytes for a page of {}", self.caps.page_bytes)))
+            Err(self.fail(format!(
+                "{bytes} bytes for a page of {}",
+                self.caps.page_bytes
+            )))
         }
     }
 }
@@ -213,7 +234,14 @@ impl Device for Cpu {
         let config = &self.network.config;
         let group = config.heads / config.kv_heads;
         self.rows = 0;
-        let step = Step::new(&self.caps, &self.pool, group, self.team.threads(), forward::SPLIT_STATES, spans)?;
+        let step = Step::new(
+            &self.caps,
+            &self.pool,
+            group,
+            self.team.threads(),
+            forward::SPLIT_STATES,
+            spans,
+        )?;
         Forward {
             level: self.level,
             network: &self.network,
@@ -228,7 +256,11 @@ impl Device for Cpu {
         Ok(())
     }
 
-    fn sample(&mut self, rows: &[SampleRow<'_>], out: &mut Vec<Sampled>) -> Result<(), DeviceError> {
+    fn sample(
+        &mut self,
+        rows: &[SampleRow<'_>],
+        out: &mut Vec<Sampled>,
+    ) -> Result<(), DeviceError> {
         out.clear();
         for row in rows {
             self.logits_row(row.row)?;
@@ -242,7 +274,11 @@ impl Device for Cpu {
     fn logits(&mut self, row: usize, out: &mut [f32]) -> Result<(), DeviceError> {
         let logits = self.logits_row(row)?;
         if out.len() != logits.len() {
-            return Err(self.fail(format!("{} numbers for a row of {}", out.len(), logits.len())));
+            return Err(self.fail(format!(
+                "{} numbers for a row of {}",
+                out.len(),
+                logits.len()
+            )));
         }
         out.copy_from_slice(logits);
         Ok(())
@@ -251,7 +287,9 @@ impl Device for Cpu {
     fn copy_page(&mut self, from: PageId, to: PageId, tokens: usize) -> Result<(), DeviceError> {
         let (from, to) = (self.check_page(from)?, self.check_page(to)?);
         if from == to || tokens > crate::device::PAGE_TOKENS {
-            return Err(self.fail(format!("copy of {tokens} tokens from page {from} to page {to}")));
+            return Err(self.fail(format!(
+                "copy of {tokens} tokens from page {from} to page {to}"
+            )));
         }
         let layout = self.pool.layout;
         let (from, to) = self.pool.pair(from, to);
@@ -282,7 +320,10 @@ fn network(model: &Model, team: &mut Team) -> Result<Network, CpuError> {
         head_dim: config.head_dim,
         rope_dim: config.rope.dim,
     });
-    let plain = |tensor| Source { tensor, heads: None };
+    let plain = |tensor| Source {
+        tensor,
+        heads: None,
+    };
     let turned = |tensor| Source { tensor, heads };
     let mut sources = Vec::new();
     for layer in &weights.layers {
@@ -311,12 +352,16 @@ fn network(model: &Model, team: &mut Team) -> Result<Network, CpuError> {
             });
         }
     }
-    let matrices = pack::pack(team, &sources, |_| {}).map_err(|source| CpuError::Memory { what: "the weights", source })?;
-    let mut matrices = matrices.into_iter();
+    let matrices =
+        pack::pack(team, &sources, Tensor::release).map_err(|source| CpuError::Memory {
+            what: "the weights",
+            source,
+        })?;
+    // One for each of the sources, in their order.
+    let mut taken = 0;
     let mut next = || {
-        matrices
-            .next()
-            .expect("a packed matrix for each of the sources, in order")
+        taken += 1;
+        matrices[taken - 1].clone()
     };
     let layers: Vec<Layer> = weights
         .layers
@@ -332,7 +377,11 @@ fn network(model: &Model, team: &mut Team) -> Result<Network, CpuError> {
         })
         .collect();
     let output = next();
-    let embedding = if config.tied_embeddings { output.clone() } else { next() };
+    let embedding = if config.tied_embeddings {
+        output.clone()
+    } else {
+        next()
+    };
     let encodings = encodings(config, &layers, &output);
     Ok(Network {
         frequencies: rope::frequencies(&config.rope),
@@ -346,10 +395,17 @@ fn network(model: &Model, team: &mut Team) -> Result<Network, CpuError> {
 }
 
 fn encodings(config: &LlamaConfig, layers: &[Layer], output: &Matrix) -> Encodings {
-    let of = |cols: usize, matrices: fn(&Layer) -> Vec<&Matrix>| Layout::new(cols, layers.iter().flat_map(matrices).map(|matrix| matrix.format));
+    let of = |cols: usize, matrices: fn(&Layer) -> Vec<&Matrix>| {
+        Layout::new(
+            cols,
+            layers.iter().flat_map(matrices).map(|matrix| matrix.format),
+        )
+    };
     Encodings {
         qkv: of(config.hidden, |layer| layer.qkv.iter().collect()),
-        attention_output: of(config.heads * config.head_dim, |layer| vec![&layer.attention_output]),
+        attention_output: of(config.heads * config.head_dim, |layer| {
+            vec![&layer.attention_output]
+        }),
         gate_up: of(config.hidden, |layer| vec![&layer.gate, &layer.up]),
         down: of(config.ffn, |layer| vec![&layer.down]),
         output: Layout::new(config.hidden, std::iter::once(output.format)),

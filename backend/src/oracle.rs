@@ -38,7 +38,10 @@ pub fn logits(model: &Model, tokens: &[u32]) -> Vec<Vec<f32>> {
                 let shared = head / group * config.head_dim..(head / group + 1) * config.head_dim;
                 let scores: Vec<f32> = keys
                     .iter()
-                    .map(|key| dot(&query[own.clone()], &key[shared.clone()]) / (config.head_dim as f32).sqrt())
+                    .map(|key| {
+                        dot(&query[own.clone()], &key[shared.clone()])
+                            / (config.head_dim as f32).sqrt()
+                    })
                     .collect();
                 for (weight, value) in softmax(&scores).iter().zip(&values) {
                     for (out, v) in attended[own.clone()].iter_mut().zip(&value[shared.clone()]) {

@@ -1,6 +1,8 @@
 //! The oracle, and the CPU device with f32 weights, against logits that an implementation that is not ours made of the same tiny random Llamas:
 //! `backend/python/golden_logits.py`.
 
+#![expect(clippy::unwrap_used, reason = "the helpers are tests too")]
+
 use codex_bridge_backend::{
     cpu::{Cpu, CpuOptions, Isa},
     device::{Device, PageId, Span},
@@ -27,7 +29,10 @@ fn cases() -> [(&'static str, usize, usize, bool, TinyRope); 4] {
 }
 
 fn golden(name: &str) -> Vec<f32> {
-    let path = format!("{}/tests/golden/logits/{name}.bin", env!("CARGO_MANIFEST_DIR"));
+    let path = format!(
+        "{}/tests/golden/logits/{name}.bin",
+        env!("CARGO_MANIFEST_DIR")
+    );
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     bytes
         .chunks_exact(4)
@@ -45,7 +50,12 @@ fn tokens(model: &Model) -> Vec<u32> {
 fn distance(got: &[f32], expected: &[f32]) -> f32 {
     assert_eq!(got.len(), expected.len());
     let largest = |values: &mut dyn Iterator<Item = f32>| values.map(f32::abs).fold(0.0, f32::max);
-    let error = largest(&mut got.iter().zip(expected).map(|(got, expected)| got - expected));
+    let error = largest(
+        &mut got
+            .iter()
+            .zip(expected)
+            .map(|(got, expected)| got - expected),
+    );
     error / largest(&mut expected.iter().copied())
 }
 

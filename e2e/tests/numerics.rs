@@ -30,7 +30,11 @@ async fn logits_are_as_close_to_llama_cpp_as_llama_cpp_is_to_itself() -> Result<
     let text = std::fs::read_to_string(workspace::root().join("README.md"))?;
     let llama = Llama::start(&options).await?;
     let mut tokens = tokenize(&llama, &text).await?;
-    ensure!(tokens.len() > TOKENS, "README.md has {} tokens", tokens.len());
+    ensure!(
+        tokens.len() > TOKENS,
+        "README.md has {} tokens",
+        tokens.len()
+    );
     tokens.truncate(TOKENS + 1);
     let base = ask(&llama, &tokens).await?;
     drop(llama);
@@ -46,7 +50,10 @@ async fn logits_are_as_close_to_llama_cpp_as_llama_cpp_is_to_itself() -> Result<
     let small = ask(&Llama::start(&small).await?, &tokens).await?;
 
     let itself = [
-        ("llama.cpp without flash attention", compare(&base, &plain, &tokens)),
+        (
+            "llama.cpp without flash attention",
+            compare(&base, &plain, &tokens),
+        ),
         ("llama.cpp with q8_0 keys", compare(&base, &small, &tokens)),
     ];
     for (name, closeness) in &itself {
@@ -59,7 +66,10 @@ async fn logits_are_as_close_to_llama_cpp_as_llama_cpp_is_to_itself() -> Result<
     for kv in [KvFormat::F16, KvFormat::Bf16] {
         let ours = compare(&base, &run(kv, &tokens)?, &tokens);
         println!("bundled, {kv} keys and values: {ours:?}");
-        ensure!(ours.agreement >= (worst - 0.01).min(0.965), "{kv}: {ours:?}, llama.cpp with itself {worst}");
+        ensure!(
+            ours.agreement >= (worst - 0.01).min(0.965),
+            "{kv}: {ours:?}, llama.cpp with itself {worst}"
+        );
         ensure!(ours.loss <= 0.008, "{kv}: {ours:?}");
         ensure!((ours.perplexity - 1.0).abs() <= 0.01, "{kv}: {ours:?}");
     }
@@ -105,7 +115,12 @@ fn compare(base: &Rows, other: &Rows, tokens: &[u32]) -> Closeness {
 }
 
 async fn tokenize(llama: &Llama, text: &str) -> Result<Vec<u32>> {
-    let answer = post(llama, "tokenize", &json!({"content": text, "parse_special": false})).await?;
+    let answer = post(
+        llama,
+        "tokenize",
+        &json!({"content": text, "parse_special": false}),
+    )
+    .await?;
     let tokens = answer["tokens"].as_array().context("no tokens")?;
     tokens
         .iter()

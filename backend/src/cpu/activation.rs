@@ -134,25 +134,7 @@ impl Kernel for NormEncode<'_> {
 #[inline(always)]
 fn encode<S: Simd>(simd: S, layout: &Layout, x: &[f32], row: &mut [u32]) {
     let x = &x[..layout.cols];
-    let blocks = row[layout.blocks.clone()].as_chunks_mut::<BLOCK_WORDS>().0;
-    for (block, x) in blocks.iter_mut().zip(x.as_chunks::<32>().0) {
-        let halves: [&[f32; 16]; 2] = [&x.as_chunks().0[0], &x.as_chunks().0[1]];
-        let v = [simd.load(halves[0]), simd.load(halves[1])];
-        let largest = simd.reduce_max(simd.max(simd.abs(v[0]), simd.abs(v[1])));
-        let d = largest / 127.0;
-        let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
-        let inverse = simd.splat(inverse);
-        let q = [simd.round(simd.mul(v[0], inverse)), simd.round(simd.mul(v[1], inverse))];
-        let bytes: &mut [i8; 48] = bytemuck::cast_mut(block);
-        let bytes = bytes.as_chunks_mut::<16>().0;
-        simd.store_i8(q[0], &mut bytes[0]);
-        simd.store_i8(q[1], &mut bytes[1]);
-        let sums = [d * simd.reduce_add(simd.float(q[0])), d * simd.reduce_add(simd.float(q[1]))];
-        block[8] = d.to_bits();
-        block[9] = (sums[0] + sums[1]).to_bits();
-        block[10] = sums[0].to_bits();
-        block[11] = sums[1].to_bits();
-    }
+    encode_blocks(simd, x, &mut row[layout.blocks.clone()]);
     if !layout.pairs.is_empty() {
         let pairs: &mut [u16] = bytemuck::cast_slice_mut(&mut row[layout.pairs.clone()]);
         let (whole, rest) = x.as_chunks::<LANES>();
@@ -169,5 +151,35 @@ fn encode<S: Simd>(simd: S, layout: &Layout, x: &[f32], row: &mut [u32]) {
     if !layout.plain.is_empty() {
         let plain: &mut [f32] = bytemuck::cast_slice_mut(&mut row[layout.plain.clone()]);
         plain.copy_from_slice(x);
+    }
+}
+
+/// Encodes as many blocks of 32 numbers as there is room for.
+#[inline(always)]
+pub(crate) fn encode_blocks<S: Simd>(simd: S, x: &[f32], words: &mut [u32]) {
+    let blocks = words.as_chunks_mut::<BLOCK_WORDS>().0;
+    for (block, x) in blocks.iter_mut().zip(x.as_chunks::<32>().0) {
+        let halves: [&[f32; 16]; 2] = [&x.as_chunks().0[0], &x.as_chunks().0[1]];
+        let v = [simd.load(halves[0]), simd.load(halves[1])];
+        let largest = simd.reduce_max(simd.max(simd.abs(v[0]), simd.abs(v[1])));
+        let d = largest / 127.0;
+        let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
+        let inverse = simd.splat(inverse);
+        let q = [
+            simd.round(simd.mul(v[0], inverse)),
+            simd.round(simd.mul(v[1], inverse)),
+        ];
+        let bytes: &mut [i8; 48] = bytemuck::cast_mut(block);
+        let bytes = bytes.as_chunks_mut::<16>().0;
+        simd.store_i8(q[0], &mut bytes[0]);
+        simd.store_i8(q[1], &mut bytes[1]);
+        let sums = [
+            d * simd.reduce_add(simd.float(q[0])),
+            d * simd.reduce_add(simd.float(q[1])),
+        ];
+        block[8] = d.to_bits();
+        block[9] = (sums[0] + sums[1]).to_bits();
+        block[10] = sums[0].to_bits();
+        block[11] = sums[1].to_bits();
     }
 }

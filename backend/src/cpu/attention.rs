@@ -6,8 +6,10 @@
 //! through the same operations in a prompt of any chunking, alone, in a batch or as a draft, and on one thread or many.
 
 use super::{
+    activation::BLOCK_WORDS,
+    blocks::Q8_0,
     kv::PageLayout,
-    matmul::{PlainBf16, PlainF16, PlainF32, Step},
+    matmul::{PlainBf16, PlainF16, PlainF32, Step, block_product},
     simd::{Kernel, LANES, Simd},
 };
 use crate::{
@@ -21,11 +23,156 @@ const SEGMENT_PAGES: usize = SEGMENT / PAGE_TOKENS;
 /// Most queries in one kernel.
 const QUERIES: usize = 8;
 
-/// Words of an encoded query of `padded` numbers: f32, or pairs of bf16 for bf16 keys.
+/// Words of an encoded query of `padded` numbers: f32, pairs of bf16 for bf16 keys, blocks of int8 for int8 keys.
 pub(crate) fn query_words(format: KvFormat, padded: usize) -> usize {
     match format {
+        KvFormat::F32 | KvFormat::F16 => padded,
         KvFormat::Bf16 => padded / 2,
-        _ => padded,
+        KvFormat::Q8_0 => padded / 32 * BLOCK_WORDS,
+    }
+}
+
+/// How keys and values of a format are multiplied.
+trait Cache {
+    /// Weights of values are pairs of bf16, else f32.
+    const PAIRS: bool;
+
+    /// Scores of the sixteen keys of a page for `T` encoded queries.
+    fn scores<S: Simd, const T: usize>(
+        simd: S,
+        keys: &[u8],
+        layout: &PageLayout,
+        queries: &[&[u32]; T],
+    ) -> [S::F; T];
+
+    /// Adds the values of a page, `D` vectors of dimensions from `group` on, times their weights.
+    fn values<S: Simd, const T: usize, const D: usize>(
+        simd: S,
+        values: &[u8],
+        layout: &PageLayout,
+        group: usize,
+        weights: &[&[u32]; T],
+        sums: &mut [[S::F; T]; D],
+    );
+}
+
+/// F32, F16 and BF16: each step adds a column, or a pair of them.
+struct Plain<P>(P);
+
+impl<P: Step> Cache for Plain<P> {
+    const PAIRS: bool = P::COLUMNS == 2;
+
+    #[inline(always)]
+    fn scores<S: Simd, const T: usize>(
+        simd: S,
+        keys: &[u8],
+        layout: &PageLayout,
+        queries: &[&[u32]; T],
+    ) -> [S::F; T] {
+        let steps = layout.padded / P::COLUMNS;
+        let rows: [&[u32]; T] = std::array::from_fn(|t| &queries[t][..steps]);
+        let mut even = [simd.splat(0.0); T];
+        let mut odd = [simd.splat(0.0); T];
+        // Whole vectors: the number of steps is even.
+        for (k, keys) in keys[..steps * P::BYTES]
+            .chunks_exact(2 * P::BYTES)
+            .enumerate()
+        {
+            let (first, second) = keys.split_at(P::BYTES);
+            P::add(
+                simd,
+                first,
+                std::array::from_fn(|t| rows[t][2 * k]),
+                &mut even,
+            );
+            P::add(
+                simd,
+                second,
+                std::array::from_fn(|t| rows[t][2 * k + 1]),
+                &mut odd,
+            );
+        }
+        for t in 0..T {
+            even[t] = simd.add(even[t], odd[t]);
+        }
+        even
+    }
+
+    #[inline(always)]
+    fn values<S: Simd, const T: usize, const D: usize>(
+        simd: S,
+        values: &[u8],
+        _: &PageLayout,
+        group: usize,
+        weights: &[&[u32]; T],
+        sums: &mut [[S::F; T]; D],
+    ) {
+        let steps = PAGE_TOKENS / P::COLUMNS;
+        let bytes = steps * P::BYTES;
+        let tile = &values[group * bytes..(group + D) * bytes];
+        let weights: [&[u32]; T] = std::array::from_fn(|t| &weights[t][..steps]);
+        for k in 0..steps {
+            let words: [u32; T] = std::array::from_fn(|t| weights[t][k]);
+            for d in 0..D {
+                P::add(
+                    simd,
+                    &tile[d * bytes + k * P::BYTES..][..P::BYTES],
+                    words,
+                    &mut sums[d],
+                );
+            }
+        }
+    }
+}
+
+/// Keys are a tile of Q8_0; values are int8, and a weight is multiplied with the scale of its token first.
+struct Eight;
+
+impl Cache for Eight {
+    const PAIRS: bool = false;
+
+    #[inline(always)]
+    fn scores<S: Simd, const T: usize>(
+        simd: S,
+        keys: &[u8],
+        layout: &PageLayout,
+        queries: &[&[u32]; T],
+    ) -> [S::F; T] {
+        let blocks = layout.padded / 32;
+        let rows: [&[[u32; BLOCK_WORDS]]; T] =
+            std::array::from_fn(|t| &queries[t].as_chunks().0[..blocks]);
+        block_product::<S, Q8_0, T>(simd, keys, blocks, &rows, false)
+    }
+
+    #[inline(always)]
+    fn values<S: Simd, const T: usize, const D: usize>(
+        simd: S,
+        values: &[u8],
+        layout: &PageLayout,
+        group: usize,
+        weights: &[&[u32]; T],
+        sums: &mut [[S::F; T]; D],
+    ) {
+        let (numbers, scales) = values.split_at(layout.value_scales());
+        for d in 0..D {
+            let scales: &[u16] = bytemuck::cast_slice(&scales[(group + d) / 2 * 32..][..32]);
+            let scales = simd.load_f16(&scales.as_chunks().0[0]);
+            let mut scaled = [[0.0; PAGE_TOKENS]; T];
+            for t in 0..T {
+                let weights: &[f32] = bytemuck::cast_slice(&weights[t][..PAGE_TOKENS]);
+                simd.store(
+                    simd.mul(simd.load(&weights.as_chunks().0[0]), scales),
+                    &mut scaled[t],
+                );
+            }
+            let tile: &[i8] = bytemuck::cast_slice(&numbers[(group + d) * 256..][..256]);
+            for (k, row) in tile.as_chunks::<LANES>().0.iter().enumerate() {
+                let row = simd.load_i8(row);
+                for t in 0..T {
+                    sums[d][t] = simd.fma(row, simd.splat(scaled[t][k]), sums[d][t]);
+                }
+            }
+        }
     }
 }
 
@@ -93,15 +240,16 @@ impl Kernel for Attend<'_> {
     fn run<S: Simd>(self, simd: S) {
         let Attend { item, workspace } = self;
         match item.layout.format {
-            KvFormat::F32 => attend::<S, PlainF32>(simd, item, workspace),
-            KvFormat::Bf16 => attend::<S, PlainBf16>(simd, item, workspace),
-            _ => attend::<S, PlainF16>(simd, item, workspace),
+            KvFormat::F32 => attend::<S, Plain<PlainF32>>(simd, item, workspace),
+            KvFormat::F16 => attend::<S, Plain<PlainF16>>(simd, item, workspace),
+            KvFormat::Bf16 => attend::<S, Plain<PlainBf16>>(simd, item, workspace),
+            KvFormat::Q8_0 => attend::<S, Eight>(simd, item, workspace),
         }
     }
 }
 
 #[inline(always)]
-fn attend<S: Simd, P: Step>(simd: S, item: Item<'_>, workspace: &mut Workspace) {
+fn attend<S: Simd, C: Cache>(simd: S, item: Item<'_>, workspace: &mut Workspace) {
     let queries = item.tokens * item.group;
     let state = state_len(item.layout.padded);
     clear(&mut workspace.states[..queries * state], state);
@@ -111,19 +259,19 @@ fn attend<S: Simd, P: Step>(simd: S, item: Item<'_>, workspace: &mut Workspace) 
             // Heads of one token see the same keys: the last query of a tile sees most.
             let left = queries - first;
             if S::TOKENS >= 8 && left >= 8 {
-                tile::<S, P, 8, 2>(simd, item, workspace, segment, first);
+                tile::<S, C, 8, 2>(simd, item, workspace, segment, first);
                 first += 8;
             } else if S::TOKENS >= 8 && left == 3 {
-                tile::<S, P, 3, 4>(simd, item, workspace, segment, first);
+                tile::<S, C, 3, 4>(simd, item, workspace, segment, first);
                 first += 3;
             } else if S::TOKENS >= 4 && left >= 4 {
-                tile::<S, P, 4, 4>(simd, item, workspace, segment, first);
+                tile::<S, C, 4, 4>(simd, item, workspace, segment, first);
                 first += 4;
             } else if left >= 2 {
-                tile::<S, P, 2, 2>(simd, item, workspace, segment, first);
+                tile::<S, C, 2, 2>(simd, item, workspace, segment, first);
                 first += 2;
             } else {
-                tile::<S, P, 1, 4>(simd, item, workspace, segment, first);
+                tile::<S, C, 1, 4>(simd, item, workspace, segment, first);
                 first += 1;
             }
         }
@@ -132,7 +280,13 @@ fn attend<S: Simd, P: Step>(simd: S, item: Item<'_>, workspace: &mut Workspace) 
 
 /// `T` queries from `first` on over one segment; `D` vectors of values at a time.
 #[inline(always)]
-fn tile<S: Simd, P: Step, const T: usize, const D: usize>(simd: S, item: Item<'_>, workspace: &mut Workspace, segment: usize, first: usize) {
+fn tile<S: Simd, C: Cache, const T: usize, const D: usize>(
+    simd: S,
+    item: Item<'_>,
+    workspace: &mut Workspace,
+    segment: usize,
+    first: usize,
+) {
     let layout = item.layout;
     let start = segment * SEGMENT;
     let words = query_words(layout.format, layout.padded);
@@ -161,19 +315,26 @@ fn tile<S: Simd, P: Step, const T: usize, const D: usize>(simd: S, item: Item<'_
         let at = page.0 as usize * layout.page_bytes() + layout.keys(item.layer, item.kv_head);
         if let (true, Some(next)) = (few, table.get(index + 1)) {
             // Few queries: reading the pages is all the work, and the next one lies somewhere else.
-            let next = next.0 as usize * layout.page_bytes() + layout.keys(item.layer, item.kv_head);
+            let next =
+                next.0 as usize * layout.page_bytes() + layout.keys(item.layer, item.kv_head);
             for line in 0..head_bytes / 64 {
                 simd.prefetch(&item.pool[next..], 64 * line);
             }
         }
-        let sums = steps::<S, P, T>(simd, &item.pool[at..at + head_bytes], words, &queries);
+        let sums = C::scores::<S, T>(simd, &item.pool[at..at + head_bytes], &layout, &queries);
         for (t, sum) in sums.into_iter().enumerate() {
             simd.store(sum, &mut rows[t * SEGMENT_PAGES + index]);
         }
     }
 
     let state = state_len(layout.padded);
-    let weight_words = SEGMENT / P::COLUMNS;
+    // Words of the weights of a page, and of a segment.
+    let page_words = if C::PAIRS {
+        PAGE_TOKENS / 2
+    } else {
+        PAGE_TOKENS
+    };
+    let weight_words = SEGMENT_PAGES * page_words;
     for t in 0..T {
         let position = item.position + (first + t) / item.group;
         let visible = (position + 1).saturating_sub(start).min(keys);
@@ -186,10 +347,14 @@ fn tile<S: Simd, P: Step, const T: usize, const D: usize>(simd: S, item: Item<'_
         }
         let largest = simd.reduce_max(largest);
         // A query that sees no key of this segment has weights of zero.
-        let shift = simd.splat(if largest == f32::NEG_INFINITY { 0.0 } else { largest });
+        let shift = simd.splat(if largest == f32::NEG_INFINITY {
+            0.0
+        } else {
+            largest
+        });
         let mut sum = simd.splat(0.0);
-        let out = &mut weights[t * weight_words..][..pages * PAGE_TOKENS / P::COLUMNS];
-        if P::COLUMNS == 2 {
+        let out = &mut weights[t * weight_words..][..pages * page_words];
+        if C::PAIRS {
             let out: &mut [u16] = bytemuck::cast_slice_mut(out);
             for (scores, out) in scores.iter().zip(out.as_chunks_mut::<LANES>().0) {
                 let e = simd.pow2(simd.sub(simd.load(scores), shift));
@@ -208,45 +373,32 @@ fn tile<S: Simd, P: Step, const T: usize, const D: usize>(simd: S, item: Item<'_
         partial[t * state + 1] = simd.reduce_add(sum);
     }
 
-    let weights: [&[u32]; T] = std::array::from_fn(|t| &weights[t * weight_words..][..pages * PAGE_TOKENS / P::COLUMNS]);
+    let weights: [&[u32]; T] =
+        std::array::from_fn(|t| &weights[t * weight_words..][..pages * page_words]);
     let groups = layout.padded / LANES;
     let mut group = 0;
     while group < groups {
         if groups - group >= D {
-            values::<S, P, T, D>(simd, item, table, &weights, group, partial);
+            values::<S, C, T, D>(simd, item, table, &weights, group, partial);
             group += D;
         } else {
-            values::<S, P, T, 1>(simd, item, table, &weights, group, partial);
+            values::<S, C, T, 1>(simd, item, table, &weights, group, partial);
             group += 1;
         }
     }
 
     for t in 0..T {
-        merge(simd, &mut states[(first + t) * state..][..state], &partial[t * state..][..state]);
+        merge(
+            simd,
+            &mut states[(first + t) * state..][..state],
+            &partial[t * state..][..state],
+        );
     }
-}
-
-/// Sixteen keys of a page, or sixteen dimensions of a matrix: the product with `T` rows of words.
-#[inline(always)]
-fn steps<S: Simd, P: Step, const T: usize>(simd: S, tile: &[u8], steps: usize, rows: &[&[u32]; T]) -> [S::F; T] {
-    let tile = &tile[..steps * P::BYTES];
-    let mut even = [simd.splat(0.0); T];
-    let mut odd = [simd.splat(0.0); T];
-    // Whole vectors: the number of steps is even.
-    for (k, weights) in tile.chunks_exact(2 * P::BYTES).enumerate() {
-        let (first, second) = weights.split_at(P::BYTES);
-        P::add(simd, first, std::array::from_fn(|t| rows[t][2 * k]), &mut even);
-        P::add(simd, second, std::array::from_fn(|t| rows[t][2 * k + 1]), &mut odd);
-    }
-    for t in 0..T {
-        even[t] = simd.add(even[t], odd[t]);
-    }
-    even
 }
 
 /// Weighted sums of the values of a segment: `D` vectors of dimensions from `group` on, for `T` queries.
 #[inline(always)]
-fn values<S: Simd, P: Step, const T: usize, const D: usize>(
+fn values<S: Simd, C: Cache, const T: usize, const D: usize>(
     simd: S,
     item: Item<'_>,
     table: &[PageId],
@@ -255,25 +407,29 @@ fn values<S: Simd, P: Step, const T: usize, const D: usize>(
     out: &mut [f32],
 ) {
     let layout = item.layout;
-    let steps = PAGE_TOKENS / P::COLUMNS;
-    let group_bytes = steps * P::BYTES;
+    let page_words = weights[0].len() / table.len();
+    let head_bytes = layout.head_bytes();
+    let at = |page: &PageId| {
+        page.0 as usize * layout.page_bytes() + layout.values(item.layer, item.kv_head)
+    };
+    let few = group == 0 && item.tokens * item.group <= QUERIES;
     let mut sums = [[simd.splat(0.0); T]; D];
     for (index, page) in table.iter().enumerate() {
-        let at = page.0 as usize * layout.page_bytes() + layout.values(item.layer, item.kv_head) + group * group_bytes;
-        if let (true, Some(next)) = (item.tokens * item.group <= QUERIES, table.get(index + 1)) {
-            let next = next.0 as usize * layout.page_bytes() + layout.values(item.layer, item.kv_head) + group * group_bytes;
-            for line in 0..D * group_bytes / 64 {
-                simd.prefetch(&item.pool[next..], 64 * line);
+        if let (true, Some(next)) = (few, table.get(index + 1)) {
+            for line in 0..head_bytes / 64 {
+                simd.prefetch(&item.pool[at(next)..], 64 * line);
             }
         }
-        let tile = &item.pool[at..at + D * group_bytes];
-        let weights: [&[u32]; T] = std::array::from_fn(|t| &weights[t][index * steps..(index + 1) * steps]);
-        for k in 0..steps {
-            let words: [u32; T] = std::array::from_fn(|t| weights[t][k]);
-            for d in 0..D {
-                P::add(simd, &tile[d * group_bytes + k * P::BYTES..][..P::BYTES], words, &mut sums[d]);
-            }
-        }
+        let weights: [&[u32]; T] =
+            std::array::from_fn(|t| &weights[t][index * page_words..(index + 1) * page_words]);
+        C::values::<S, T, D>(
+            simd,
+            &item.pool[at(page)..][..head_bytes],
+            &layout,
+            group,
+            &weights,
+            &mut sums,
+        );
     }
     let state = state_len(layout.padded);
     for (d, sums) in sums.into_iter().enumerate() {
@@ -308,7 +464,10 @@ fn merge<S: Simd>(simd: S, state: &mut [f32], segment: &[f32]) {
     state[0] = largest;
     state[1] = state[1] * old + segment[1] * new;
     let (old, new) = (simd.splat(old), simd.splat(new));
-    let (state, segment) = (state[16..].as_chunks_mut::<LANES>().0, segment[16..].as_chunks::<LANES>().0);
+    let (state, segment) = (
+        state[16..].as_chunks_mut::<LANES>().0,
+        segment[16..].as_chunks::<LANES>().0,
+    );
     for (state, segment) in state.iter_mut().zip(segment) {
         let sum = simd.fma(simd.load(segment), new, simd.mul(simd.load(state), old));
         simd.store(sum, state);
@@ -330,7 +489,11 @@ impl Kernel for MergeSegments<'_> {
     fn run<S: Simd>(self, simd: S) {
         let (first, rest) = self.states.split_at_mut(self.stride);
         for segment in 0..self.segments - 1 {
-            merge(simd, &mut first[..self.len], &rest[segment * self.stride..][..self.len]);
+            merge(
+                simd,
+                &mut first[..self.len],
+                &rest[segment * self.stride..][..self.len],
+            );
         }
     }
 }

@@ -34,9 +34,7 @@ pub(crate) struct Q6K;
 
 #[inline(always)]
 fn at<const N: usize>(bytes: &[u8], start: usize) -> &[u8; N] {
-    bytes[start..start + N]
-        .first_chunk()
-        .expect("a slice of N bytes has N bytes")
+    &bytes[start..start + N].as_chunks().0[0]
 }
 
 #[inline(always)]
@@ -69,10 +67,19 @@ fn nibbles<S: Simd>(simd: S, record: &[u8]) -> [S::B; 8] {
 #[inline(always)]
 fn scales_k<S: Simd>(simd: S, scales: &[u8], block: usize) -> Scales<S::F> {
     let sub = 64 + block * 32;
-    let d = simd.mul(simd.load_f16(halves(scales, 0)), simd.load_u8(at(scales, sub)));
-    let m = simd.mul(simd.load_f16(halves(scales, 32)), simd.load_u8(at(scales, sub + 16)));
+    let d = simd.mul(
+        simd.load_f16(halves(scales, 0)),
+        simd.load_u8(at(scales, sub)),
+    );
+    let m = simd.mul(
+        simd.load_f16(halves(scales, 32)),
+        simd.load_u8(at(scales, sub + 16)),
+    );
     let m = simd.sub(simd.splat(0.0), m);
-    Scales { d: [d, d], m: [m, m] }
+    Scales {
+        d: [d, d],
+        m: [m, m],
+    }
 }
 
 impl Blocks for Q8_0 {
@@ -97,7 +104,10 @@ impl Blocks for Q8_0 {
     fn scales<S: Simd>(simd: S, scales: &[u8], block: usize) -> Scales<S::F> {
         let d = simd.load_f16(halves(scales, 32 * block));
         let m = simd.mul(d, simd.splat(-S::OFFSET_8));
-        Scales { d: [d, d], m: [m, m] }
+        Scales {
+            d: [d, d],
+            m: [m, m],
+        }
     }
 }
 
@@ -113,7 +123,10 @@ impl Blocks for Q4_0 {
     fn scales<S: Simd>(simd: S, scales: &[u8], block: usize) -> Scales<S::F> {
         let d = simd.load_f16(halves(scales, 32 * block));
         let m = simd.mul(d, simd.splat(-8.0));
-        Scales { d: [d, d], m: [m, m] }
+        Scales {
+            d: [d, d],
+            m: [m, m],
+        }
     }
 }
 
@@ -129,7 +142,10 @@ impl Blocks for Q4_1 {
     fn scales<S: Simd>(simd: S, scales: &[u8], _: usize) -> Scales<S::F> {
         let d = simd.load_f16(halves(scales, 0));
         let m = simd.load_f16(halves(scales, 32));
-        Scales { d: [d, d], m: [m, m] }
+        Scales {
+            d: [d, d],
+            m: [m, m],
+        }
     }
 }
 
@@ -198,7 +214,10 @@ impl Blocks for Q6K {
         let d = simd.load_f16(halves(scales, 0));
         let first: &[i8; 16] = bytemuck::cast_ref::<[u8; 16], _>(at(scales, sub));
         let second: &[i8; 16] = bytemuck::cast_ref::<[u8; 16], _>(at(scales, sub + 16));
-        let d = [simd.mul(d, simd.load_i8(first)), simd.mul(d, simd.load_i8(second))];
+        let d = [
+            simd.mul(d, simd.load_i8(first)),
+            simd.mul(d, simd.load_i8(second)),
+        ];
         let offset = simd.splat(-32.0);
         Scales {
             m: [simd.mul(d[0], offset), simd.mul(d[1], offset)],

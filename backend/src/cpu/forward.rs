@@ -8,14 +8,14 @@ use super::{
     kv::{PageLayout, Pool},
     matmul::{Row, SiluMul, TileProduct},
     pack::Matrix,
-    rope::{EncodeQuery, Rotate, turn},
+    rope::{EncodeQueries, Rotate, turn},
     simd::{LANES, Level},
     step::{PIECE_QUERIES, Piece, Step},
     threads::Team,
 };
 use crate::{
     device::{PAGE_TOKENS, Span},
-    model::{config::LlamaConfig, plan::KvFormat},
+    model::config::LlamaConfig,
 };
 
 /// States that pieces of one segment may leave behind, over all heads and tokens of a batch.
@@ -90,16 +90,27 @@ pub(crate) struct Member {
 }
 
 impl Buffers {
-    pub(crate) fn new(network: &Network, page: &PageLayout, tokens: usize, rows: usize, threads: usize) -> Buffers {
+    pub(crate) fn new(
+        network: &Network,
+        page: &PageLayout,
+        tokens: usize,
+        rows: usize,
+        threads: usize,
+    ) -> Buffers {
         let config = &network.config;
         let q = config.heads * config.head_dim;
         let kv = config.kv_heads * config.head_dim;
         let encodings = &network.encodings;
-        let widest = [&encodings.qkv, &encodings.attention_output, &encodings.gate_up, &encodings.down]
-            .map(|layout| layout.stride)
-            .into_iter()
-            .max()
-            .unwrap_or(0);
+        let widest = [
+            &encodings.qkv,
+            &encodings.attention_output,
+            &encodings.gate_up,
+            &encodings.down,
+        ]
+        .map(|layout| layout.stride)
+        .into_iter()
+        .max()
+        .unwrap_or(0);
         let group = config.heads / config.kv_heads;
         Buffers {
             x: vec![0.0; tokens * config.hidden],
@@ -155,21 +166,35 @@ impl Forward<'_> {
 
     fn embed(&mut self) {
         let Forward {
-            level, network, step, buffers, ..
+            level,
+            network,
+            step,
+            buffers,
+            ..
         } = self;
         let config = &network.config;
-        self.team
-            .rows(&mut buffers.x, config.hidden, step.tokens.len(), 4, |token, out| {
+        self.team.rows(
+            &mut buffers.x,
+            config.hidden,
+            step.tokens.len(),
+            4,
+            |token, out| {
                 level.run(Row {
                     matrix: &network.embedding,
                     row: step.tokens[token].id as usize,
                     out,
                 });
-            });
-        self.team
-            .rows(&mut buffers.turns, config.rope.dim, step.tokens.len(), 8, |token, out| {
+            },
+        );
+        self.team.rows(
+            &mut buffers.turns,
+            config.rope.dim,
+            step.tokens.len(),
+            8,
+            |token, out| {
                 turn(&network.frequencies, step.tokens[token].position, out);
-            });
+            },
+        );
     }
 
     fn attention(&mut self, index: usize) {
@@ -215,28 +240,31 @@ impl Forward<'_> {
     /// Norm of the residual stream, encoded.
     fn norm(&mut self, weight: &[f32], layout: &Layout) {
         let Forward {
-            level, network, step, buffers, ..
+            level,
+            network,
+            step,
+            buffers,
+            ..
         } = self;
         let hidden = network.config.hidden;
         let x = &buffers.x;
-        self.team
-            .rows_with(
-                &mut buffers.encoded,
-                layout.stride,
-                step.tokens.len(),
-                8,
-                &mut buffers.members,
-                |member, token, row| {
-                    level.run(NormEncode {
-                        layout,
-                        x: &x[token * hidden..(token + 1) * hidden],
-                        weight,
-                        eps: network.config.norm_eps,
-                        scratch: &mut member.row,
-                        row,
-                    });
-                },
-            );
+        self.team.rows_with(
+            &mut buffers.encoded,
+            layout.stride,
+            step.tokens.len(),
+            8,
+            &mut buffers.members,
+            |member, token, row| {
+                level.run(NormEncode {
+                    layout,
+                    x: &x[token * hidden..(token + 1) * hidden],
+                    weight,
+                    eps: network.config.norm_eps,
+                    scratch: &mut member.row,
+                    row,
+                });
+            },
+        );
     }
 
     /// Turns queries and keys to their positions; queries are encoded, keys and values go to their pages.
@@ -251,44 +279,56 @@ impl Forward<'_> {
         } = self;
         let config = &network.config;
         let page = pool.layout;
-        let (q, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+        let (q, kv) = (
+            config.heads * config.head_dim,
+            config.kv_heads * config.head_dim,
+        );
         let columns = q + 2 * kv;
         let dim = config.rope.dim;
         let turns = &buffers.turns;
-        self.team
-            .rows(&mut buffers.qkv, columns, step.tokens.len(), 8, |token, row| {
+        let words = query_words(page.format, page.padded);
+        // Attention works with powers of two.
+        let scale = std::f32::consts::LOG2_E / (config.head_dim as f32).sqrt();
+        let queries = &mut buffers.queries;
+        self.team.rows_two(
+            &mut buffers.qkv,
+            columns,
+            queries,
+            config.heads * words,
+            step.tokens.len(),
+            8,
+            |token, row, out| {
                 level.run(Rotate {
                     x: &mut row[..q + kv],
                     head_dim: config.head_dim,
                     turn: &turns[token * dim..(token + 1) * dim],
                 });
-            });
+                level.run(EncodeQueries {
+                    x: &mut row[..q],
+                    head_dim: config.head_dim,
+                    scale,
+                    format: page.format,
+                    out,
+                    words,
+                });
+            },
+        );
         let qkv = &buffers.qkv;
-        let words = query_words(page.format, page.padded);
-        // Attention works with powers of two.
-        let scale = std::f32::consts::LOG2_E / (config.head_dim as f32).sqrt();
-        self.team
-            .rows(&mut buffers.queries, config.heads * words, step.tokens.len(), 8, |token, row| {
-                let x = &qkv[token * columns..][..q];
-                for (x, out) in x
-                    .chunks_exact(config.head_dim)
-                    .zip(row.chunks_exact_mut(words))
-                {
-                    level.run(EncodeQuery {
-                        x,
-                        scale,
-                        pairs: page.format == KvFormat::Bf16,
-                        out,
-                    });
-                }
-            });
         let ranges: Vec<(usize, usize)> = step
             .writes
             .iter()
-            .map(|write| (write.page * page.page_bytes() + page.keys(index, 0), page.layer_bytes()))
+            .map(|write| {
+                (
+                    write.page * page.page_bytes() + page.keys(index, 0),
+                    page.layer_bytes(),
+                )
+            })
             .collect();
-        self.team
-            .parts(pool.bytes_mut(), &ranges, &mut buffers.members, |_, write, bytes| {
+        self.team.parts(
+            pool.bytes_mut(),
+            &ranges,
+            &mut buffers.members,
+            |_, write, bytes| {
                 for token in step.writes[write].tokens.clone() {
                     let slot = step.tokens[token].position % PAGE_TOKENS;
                     if slot == 0 {
@@ -301,7 +341,8 @@ impl Forward<'_> {
                         page.put(bytes, head, slot, &keys[range.clone()], &values[range]);
                     }
                 }
-            });
+            },
+        );
     }
 
     fn attend(&mut self, index: usize) {
@@ -345,11 +386,17 @@ impl Forward<'_> {
                 .iter()
                 .map(|piece| {
                     let width = group * head_dim;
-                    ((piece.kv_head * tokens + piece.tokens.start) * width, piece.tokens.len() * width)
+                    (
+                        (piece.kv_head * tokens + piece.tokens.start) * width,
+                        piece.tokens.len() * width,
+                    )
                 })
                 .collect();
-            self.team
-                .parts(&mut buffers.attended, &ranges, &mut buffers.members, |member, piece, out| {
+            self.team.parts(
+                &mut buffers.attended,
+                &ranges,
+                &mut buffers.members,
+                |member, piece, out| {
                     attend(&step.pieces[piece], &mut member.attention);
                     for (state, out) in member
                         .attention
@@ -359,7 +406,8 @@ impl Forward<'_> {
                     {
                         finish(state, out);
                     }
-                });
+                },
+            );
             return;
         }
         let mut end = 0;
@@ -372,11 +420,15 @@ impl Forward<'_> {
                 (end - len, len)
             })
             .collect();
-        self.team
-            .parts(&mut buffers.states, &ranges, &mut buffers.members, |member, piece, out| {
+        self.team.parts(
+            &mut buffers.states,
+            &ranges,
+            &mut buffers.members,
+            |member, piece, out| {
                 attend(&step.pieces[piece], &mut member.attention);
                 out.copy_from_slice(&member.attention.states[..out.len()]);
-            });
+            },
+        );
         // The pieces of one span and head are neighbours, segment after segment.
         let mut first = 0;
         while first < step.pieces.len() {
@@ -406,21 +458,31 @@ impl Forward<'_> {
     /// Brings the heads of each token together and encodes them.
     fn gather(&mut self) {
         let Forward {
-            level, network, step, buffers, ..
+            level,
+            network,
+            step,
+            buffers,
+            ..
         } = self;
         let config = &network.config;
         let layout = &network.encodings.attention_output;
         let width = config.heads / config.kv_heads * config.head_dim;
         let tokens = step.tokens.len();
         let attended = &buffers.attended;
-        self.team
-            .rows_with(&mut buffers.encoded, layout.stride, tokens, 8, &mut buffers.members, |member, token, row| {
+        self.team.rows_with(
+            &mut buffers.encoded,
+            layout.stride,
+            tokens,
+            8,
+            &mut buffers.members,
+            |member, token, row| {
                 let x = &mut member.row[..layout.cols];
                 for (head, x) in x.chunks_exact_mut(width).enumerate() {
                     x.copy_from_slice(&attended[(head * tokens + token) * width..][..width]);
                 }
                 level.run(Encode { layout, x, row });
-            });
+            },
+        );
     }
 
     fn feed_forward(&mut self, index: usize) {
@@ -462,14 +524,19 @@ impl Forward<'_> {
         );
         let layout = &network.encodings.down;
         let gated = &self.buffers.gated;
-        self.team
-            .rows(&mut self.buffers.encoded, layout.stride, tokens, 8, |token, row| {
+        self.team.rows(
+            &mut self.buffers.encoded,
+            layout.stride,
+            tokens,
+            8,
+            |token, row| {
                 level.run(Encode {
                     layout,
                     x: &gated[token * config.ffn..(token + 1) * config.ffn],
                     row,
                 });
-            });
+            },
+        );
         product(
             level,
             self.team,
@@ -487,7 +554,11 @@ impl Forward<'_> {
 
     fn output(&mut self) {
         let Forward {
-            level, network, step, buffers, ..
+            level,
+            network,
+            step,
+            buffers,
+            ..
         } = self;
         if step.rows.is_empty() {
             return;
@@ -495,25 +566,24 @@ impl Forward<'_> {
         let config = &network.config;
         let layout = &network.encodings.output;
         let x = &buffers.x;
-        self.team
-            .rows_with(
-                &mut buffers.encoded,
-                layout.stride,
-                step.rows.len(),
-                8,
-                &mut buffers.members,
-                |member, row, out| {
-                    let token = step.rows[row];
-                    level.run(NormEncode {
-                        layout,
-                        x: &x[token * config.hidden..(token + 1) * config.hidden],
-                        weight: &network.final_norm,
-                        eps: config.norm_eps,
-                        scratch: &mut member.row,
-                        row: out,
-                    });
-                },
-            );
+        self.team.rows_with(
+            &mut buffers.encoded,
+            layout.stride,
+            step.rows.len(),
+            8,
+            &mut buffers.members,
+            |member, row, out| {
+                let token = step.rows[row];
+                level.run(NormEncode {
+                    layout,
+                    x: &x[token * config.hidden..(token + 1) * config.hidden],
+                    weight: &network.final_norm,
+                    eps: config.norm_eps,
+                    scratch: &mut member.row,
+                    row: out,
+                });
+            },
+        );
         product(
             *level,
             self.team,
@@ -562,31 +632,38 @@ fn product(
     for run in runs {
         let width: usize = run.iter().map(|matrix| matrix.rows).sum();
         let per_chunk = tiles_per_chunk(team.threads(), run[0]);
-        team.stripes(out, columns, first..first + width, per_chunk, members, |member, mut stripe| {
-            let mut tile = stripe.index;
-            let mut matrix = run[0];
-            for next in run {
-                matrix = next;
-                if tile < next.tiles() {
-                    break;
+        team.stripes(
+            out,
+            columns,
+            first..first + width,
+            per_chunk,
+            members,
+            |member, mut stripe| {
+                let mut tile = stripe.index;
+                let mut matrix = run[0];
+                for next in run {
+                    matrix = next;
+                    if tile < next.tiles() {
+                        break;
+                    }
+                    tile -= next.tiles();
                 }
-                tile -= next.tiles();
-            }
-            let sums = &mut member.tiles[0][..tokens];
-            level.run(TileProduct {
-                matrix,
-                tile,
-                x,
-                out: sums,
-            });
-            for (token, sums) in sums.iter().enumerate() {
-                let row = stripe.row(token);
-                match into {
-                    Into::Store => row.copy_from_slice(&sums[..row.len()]),
-                    Into::Add => row.iter_mut().zip(sums).for_each(|(x, sum)| *x += sum),
+                let sums = &mut member.tiles[0][..tokens];
+                level.run(TileProduct {
+                    matrix,
+                    tile,
+                    x,
+                    out: sums,
+                });
+                for (token, sums) in sums.iter().enumerate() {
+                    let row = stripe.row(token);
+                    match into {
+                        Into::Store => row.copy_from_slice(&sums[..row.len()]),
+                        Into::Add => row.iter_mut().zip(sums).for_each(|(x, sum)| *x += sum),
+                    }
                 }
-            }
-        });
+            },
+        );
         first += width;
     }
 }

@@ -4,17 +4,32 @@
 //! ```text
 //! page   [layer][K: kv_heads × (step × 16 tokens) | V: kv_heads × (16 dimensions of head_dim / 16 groups × step)]
 //! step   F32, F16: one column; BF16: a pair of columns side by side, for the instruction that multiplies pairs
+//! Q8_0   K: a tile of Q8_0 weights (see `pack`); V: [head_dim / 16][16 tokens][16 dimensions] i8, then [head_dim / 32][16 tokens] f16
 //! ```
 //!
 //! Invariant: the slots behind the newest token of a page are finite (zero, or left from a draft), so that a probability of zero takes them out.
 //! The pool is one zeroed mapping: a page that was never used is not resident.
 
+use half::{bf16, f16};
 use memmap2::MmapMut;
 
+use super::pack::{quant_bytes, record_bytes, scales_start, tile_bytes};
 use crate::{
     device::PAGE_TOKENS,
-    model::{config::LlamaConfig, plan::KvFormat},
+    model::{config::LlamaConfig, plan::KvFormat, weights::Format},
 };
+
+/// Most blocks of 32 numbers in a head.
+pub(crate) const MOST_BLOCKS: usize = 32;
+
+/// What lies at a place of a page.
+#[derive(Clone, Copy, Debug)]
+enum Stored {
+    /// Number of a head.
+    Number(usize),
+    /// Scale of a block of 32 numbers.
+    Scale(usize),
+}
 
 /// Where things lie in a page.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +55,11 @@ impl PageLayout {
 
     /// Bytes of the keys, or values, of one head of one layer.
     pub(crate) fn head_bytes(&self) -> usize {
-        let number = if self.format == KvFormat::F32 { 4 } else { 2 };
-        self.padded * PAGE_TOKENS * number
+        match self.format {
+            KvFormat::F32 => self.padded * PAGE_TOKENS * 4,
+            KvFormat::F16 | KvFormat::Bf16 => self.padded * PAGE_TOKENS * 2,
+            KvFormat::Q8_0 => tile_bytes(Format::Q8_0, self.padded),
+        }
     }
 
     pub(crate) fn layer_bytes(&self) -> usize {
@@ -63,67 +81,168 @@ impl PageLayout {
         self.keys(layer, head) + self.kv_heads * self.head_bytes()
     }
 
-    /// Index of number `dim` of the key of the token in `slot`, in numbers from [`PageLayout::keys`].
+    /// Calls `part(offset, numbers)` for every run of bytes of the key of the token in `slot`, offsets from [`PageLayout::keys`]; `numbers` names the
+    /// numbers that lie there, or a block whose scale does.
     #[inline(always)]
-    fn key(&self, slot: usize, dim: usize) -> usize {
+    fn key_parts(&self, slot: usize, mut part: impl FnMut(usize, Stored)) {
         match self.format {
-            KvFormat::Bf16 => dim / 2 * 32 + slot * 2 + dim % 2,
-            _ => dim * 16 + slot,
+            KvFormat::F32 => {
+                (0..self.padded).for_each(|dim| part((dim * 16 + slot) * 4, Stored::Number(dim)))
+            }
+            KvFormat::F16 => {
+                (0..self.padded).for_each(|dim| part((dim * 16 + slot) * 2, Stored::Number(dim)))
+            }
+            KvFormat::Bf16 => (0..self.padded)
+                .for_each(|dim| part(dim / 2 * 64 + slot * 4 + dim % 2 * 2, Stored::Number(dim))),
+            KvFormat::Q8_0 => {
+                for block in 0..self.padded / 32 {
+                    let record = block / 2 * record_bytes(Format::Q8_0);
+                    let quants = record + block % 2 * quant_bytes(Format::Q8_0);
+                    for dim in 0..32 {
+                        part(
+                            quants + dim / 4 * 64 + slot * 4 + dim % 4,
+                            Stored::Number(block * 32 + dim),
+                        );
+                    }
+                    part(
+                        record + scales_start(Format::Q8_0) + block % 2 * 32 + slot * 2,
+                        Stored::Scale(block),
+                    );
+                }
+            }
         }
     }
 
-    /// Index of number `dim` of the value of the token in `slot`, in numbers from [`PageLayout::values`].
+    /// The same for the value, offsets from [`PageLayout::values`].
     #[inline(always)]
-    fn value(&self, slot: usize, dim: usize) -> usize {
-        let group = dim / 16 * 256;
+    fn value_parts(&self, slot: usize, mut part: impl FnMut(usize, Stored)) {
+        let at = |dim: usize| dim / 16 * 256 + slot * 16 + dim % 16;
         match self.format {
-            KvFormat::Bf16 => group + slot / 2 * 32 + dim % 16 * 2 + slot % 2,
-            _ => group + slot * 16 + dim % 16,
+            KvFormat::F32 => {
+                (0..self.padded).for_each(|dim| part(at(dim) * 4, Stored::Number(dim)))
+            }
+            KvFormat::F16 => {
+                (0..self.padded).for_each(|dim| part(at(dim) * 2, Stored::Number(dim)))
+            }
+            KvFormat::Bf16 => {
+                for dim in 0..self.padded {
+                    let pair = dim / 16 * 256 + slot / 2 * 32 + dim % 16 * 2 + slot % 2;
+                    part(pair * 2, Stored::Number(dim));
+                }
+            }
+            KvFormat::Q8_0 => {
+                (0..self.padded).for_each(|dim| part(at(dim), Stored::Number(dim)));
+                for block in 0..self.padded / 32 {
+                    part(
+                        self.value_scales() + block * 32 + slot * 2,
+                        Stored::Scale(block),
+                    );
+                }
+            }
         }
+    }
+
+    /// Where the scales of Q8_0 values begin, from [`PageLayout::values`].
+    pub(crate) fn value_scales(&self) -> usize {
+        self.padded * PAGE_TOKENS
     }
 
     /// Writes the key and the value of one head of the token in `slot` into the bytes of a layer of a page.
-    pub(crate) fn put(&self, layer: &mut [u8], head: usize, slot: usize, key: &[f32], value: &[f32]) {
-        let (keys, values) = (self.keys(0, head), self.values(0, head));
+    pub(crate) fn put(
+        &self,
+        layer: &mut [u8],
+        head: usize,
+        slot: usize,
+        key: &[f32],
+        value: &[f32],
+    ) {
         let bytes = self.head_bytes();
-        self.put_numbers(&mut layer[keys..keys + bytes], key, |dim| self.key(slot, dim));
-        self.put_numbers(&mut layer[values..values + bytes], value, |dim| self.value(slot, dim));
+        let (keys, values) = (self.keys(0, head), self.values(0, head));
+        let out = &mut layer[keys..keys + bytes];
+        let scales = self.scales(key);
+        self.key_parts(slot, |at, stored| {
+            self.put_part(out, at, stored, key, &scales)
+        });
+        let out = &mut layer[values..values + bytes];
+        let scales = self.scales(value);
+        self.value_parts(slot, |at, stored| {
+            self.put_part(out, at, stored, value, &scales)
+        });
+    }
+
+    /// Scales of the blocks of 32 numbers, for Q8_0.
+    fn scales(&self, numbers: &[f32]) -> [f16; MOST_BLOCKS] {
+        let mut scales = [f16::ZERO; MOST_BLOCKS];
+        if self.format == KvFormat::Q8_0 {
+            for (scale, block) in scales.iter_mut().zip(numbers.chunks(32)) {
+                let largest = block
+                    .iter()
+                    .fold(0.0_f32, |largest, x| largest.max(x.abs()));
+                *scale = f16::from_f32(largest / 127.0);
+            }
+        }
+        scales
     }
 
     #[inline(always)]
-    fn put_numbers(&self, out: &mut [u8], numbers: &[f32], at: impl Fn(usize) -> usize) {
-        if self.format == KvFormat::F32 {
-            let out: &mut [f32] = bytemuck::cast_slice_mut(out);
-            for (dim, x) in numbers.iter().enumerate() {
-                out[at(dim)] = *x;
+    fn put_part(
+        &self,
+        out: &mut [u8],
+        at: usize,
+        stored: Stored,
+        numbers: &[f32],
+        scales: &[f16; MOST_BLOCKS],
+    ) {
+        let dim = match stored {
+            Stored::Number(dim) => dim,
+            Stored::Scale(block) => {
+                out[at..at + 2].copy_from_slice(&scales[block].to_le_bytes());
+                return;
             }
-            return;
-        }
-        let out: &mut [u16] = bytemuck::cast_slice_mut(out);
-        for (dim, x) in numbers.iter().enumerate() {
-            out[at(dim)] = if self.format == KvFormat::F16 {
-                half::f16::from_f32(*x).to_bits()
-            } else {
-                half::bf16::from_f32(*x).to_bits()
-            };
+        };
+        // Padding stays zero.
+        let Some(&x) = numbers.get(dim) else { return };
+        match self.format {
+            KvFormat::F32 => out[at..at + 4].copy_from_slice(&x.to_le_bytes()),
+            KvFormat::F16 => out[at..at + 2].copy_from_slice(&f16::from_f32(x).to_le_bytes()),
+            KvFormat::Bf16 => out[at..at + 2].copy_from_slice(&bf16::from_f32(x).to_le_bytes()),
+            KvFormat::Q8_0 => {
+                let scale = scales[dim / 32].to_f32();
+                let q = if scale > 0.0 {
+                    (x / scale).round_ties_even()
+                } else {
+                    0.0
+                };
+                out[at] = q.clamp(-127.0, 127.0) as i8 as u8;
+            }
         }
     }
 
     /// Copies the first `tokens` slots of a page to another and clears the rest.
     pub(crate) fn copy(&self, from: &[u8], to: &mut [u8], tokens: usize) {
         to.fill(0);
-        let number = if self.format == KvFormat::F32 { 4 } else { 2 };
-        for part in (0..self.page_bytes()).step_by(self.head_bytes()) {
-            let values = part / self.head_bytes() / self.kv_heads % 2 == 1;
-            for slot in 0..tokens {
-                for dim in 0..self.padded {
-                    let at = if values {
-                        self.value(slot, dim)
-                    } else {
-                        self.key(slot, dim)
+        let number = match self.format {
+            KvFormat::F32 => 4,
+            KvFormat::F16 | KvFormat::Bf16 => 2,
+            KvFormat::Q8_0 => 1,
+        };
+        let size = |stored| {
+            if matches!(stored, Stored::Scale(_)) {
+                2
+            } else {
+                number
+            }
+        };
+        for layer in 0..self.layers {
+            for head in 0..self.kv_heads {
+                for slot in 0..tokens {
+                    let mut copy = |at: usize, stored| {
+                        let range = at..at + size(stored);
+                        to[range.clone()].copy_from_slice(&from[range]);
                     };
-                    let at = part + at * number;
-                    to[at..at + number].copy_from_slice(&from[at..at + number]);
+                    let (keys, values) = (self.keys(layer, head), self.values(layer, head));
+                    self.key_parts(slot, |at, stored| copy(keys + at, stored));
+                    self.value_parts(slot, |at, stored| copy(values + at, stored));
                 }
             }
         }

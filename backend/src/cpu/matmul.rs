@@ -45,12 +45,23 @@ impl Kernel for TileProduct<'_> {
 
 /// How a tile of a format is multiplied with `T` tokens, `first..first + T`.
 trait Product {
-    fn group<S: Simd, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize) -> [S::F; T];
+    fn group<S: Simd, const T: usize>(
+        simd: S,
+        matrix: &Matrix,
+        tile: &[u8],
+        x: Activations<'_>,
+        first: usize,
+    ) -> [S::F; T];
 }
 
 #[inline(always)]
 fn groups<S: Simd, P: Product>(simd: S, product: TileProduct<'_>) {
-    let TileProduct { matrix, tile, x, out } = product;
+    let TileProduct {
+        matrix,
+        tile,
+        x,
+        out,
+    } = product;
     let tile = matrix.tile(tile);
     let tokens = out.len();
     let mut first = 0;
@@ -72,7 +83,14 @@ fn groups<S: Simd, P: Product>(simd: S, product: TileProduct<'_>) {
 }
 
 #[inline(always)]
-fn group<S: Simd, P: Product, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize, out: &mut [[f32; LANES]]) {
+fn group<S: Simd, P: Product, const T: usize>(
+    simd: S,
+    matrix: &Matrix,
+    tile: &[u8],
+    x: Activations<'_>,
+    first: usize,
+    out: &mut [[f32; LANES]],
+) {
     let sums = P::group::<S, T>(simd, matrix, tile, x, first);
     for (sum, out) in sums.into_iter().zip(&mut out[first..]) {
         simd.store(sum, out);
@@ -83,53 +101,73 @@ struct Quantised<B>(B);
 
 impl<B: Blocks> Product for Quantised<B> {
     #[inline(always)]
-    fn group<S: Simd, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize) -> [S::F; T] {
-        let (size, in_record) = (quant_bytes(B::FORMAT), record_blocks(B::FORMAT));
+    fn group<S: Simd, const T: usize>(
+        simd: S,
+        matrix: &Matrix,
+        tile: &[u8],
+        x: Activations<'_>,
+        first: usize,
+    ) -> [S::F; T] {
         let blocks = matrix.cols / 32;
-        let rows: [&[[u32; BLOCK_WORDS]]; T] = std::array::from_fn(|t| &x.blocks(first + t)[..blocks]);
-        let mut sums = [simd.splat(0.0); T];
-        for block in 0..blocks {
-            let record = &tile[block / in_record * record_bytes(B::FORMAT)..][..record_bytes(B::FORMAT)];
-            let (quants, scales) = record.split_at(scales_start(B::FORMAT));
-            let quants = &quants[block % in_record * size..][..size];
-            if T <= 2 {
-                // Few tokens: reading the weights is all the work, and the processor's own prefetching begins anew on every page.
-                for line in 0..size.div_ceil(64) + 1 {
-                    simd.prefetch(quants, AHEAD + 64 * line);
-                }
-            }
-            let q = B::quants(simd, quants);
-            let Scales { d, m } = B::scales(simd, scales, block % in_record);
-            for t in 0..T {
-                let x = &rows[t][block];
-                let scale = simd.splat(f32::from_bits(x[8]));
-                if B::HALVES {
-                    for half in 0..2 {
-                        let mut dot = simd.zero_i();
-                        for g in 4 * half..4 * half + 4 {
-                            dot = simd.dot_u7(dot, q[g], x[g] as i32);
-                        }
-                        sums[t] = simd.fma(m[half], simd.splat(f32::from_bits(x[10 + half])), sums[t]);
-                        sums[t] = simd.fma(simd.float(dot), simd.mul(d[half], scale), sums[t]);
-                    }
-                } else {
-                    let mut dot = simd.zero_i();
-                    for g in 0..8 {
-                        dot = if B::EIGHT {
-                            simd.dot_8(dot, q[g], x[g] as i32)
-                        } else {
-                            simd.dot_u7(dot, q[g], x[g] as i32)
-                        };
-                    }
-                    if !B::EIGHT || S::OFFSET_8 != 0.0 {
-                        sums[t] = simd.fma(m[0], simd.splat(f32::from_bits(x[9])), sums[t]);
-                    }
-                    sums[t] = simd.fma(simd.float(dot), simd.mul(d[0], scale), sums[t]);
-                }
+        let rows: [&[[u32; BLOCK_WORDS]]; T] =
+            std::array::from_fn(|t| &x.blocks(first + t)[..blocks]);
+        block_product::<S, B, T>(simd, tile, blocks, &rows, T <= 2)
+    }
+}
+
+/// A tile of a block format times `T` rows of encoded blocks. `stream`: the tile comes from memory and is used once.
+#[inline(always)]
+pub(crate) fn block_product<S: Simd, B: Blocks, const T: usize>(
+    simd: S,
+    tile: &[u8],
+    blocks: usize,
+    rows: &[&[[u32; BLOCK_WORDS]]; T],
+    stream: bool,
+) -> [S::F; T] {
+    let (size, in_record) = (quant_bytes(B::FORMAT), record_blocks(B::FORMAT));
+    let mut sums = [simd.splat(0.0); T];
+    for block in 0..blocks {
+        let record =
+            &tile[block / in_record * record_bytes(B::FORMAT)..][..record_bytes(B::FORMAT)];
+        let (quants, scales) = record.split_at(scales_start(B::FORMAT));
+        let quants = &quants[block % in_record * size..][..size];
+        if stream {
+            // Few tokens: reading the weights is all the work, and the processor's own prefetching begins anew on every page.
+            for line in 0..size.div_ceil(64) + 1 {
+                simd.prefetch(quants, AHEAD + 64 * line);
             }
         }
-        sums
+        let q = B::quants(simd, quants);
+        let Scales { d, m } = B::scales(simd, scales, block % in_record);
+        for t in 0..T {
+            let x = &rows[t][block];
+            let scale = simd.splat(f32::from_bits(x[8]));
+            if B::HALVES {
+                for half in 0..2 {
+                    let mut dot = simd.zero_i();
+                    for g in 4 * half..4 * half + 4 {
+                        dot = simd.dot_u7(dot, q[g], x[g] as i32);
+                    }
+                    sums[t] = simd.fma(m[half], simd.splat(f32::from_bits(x[10 + half])), sums[t]);
+                    sums[t] = simd.fma(simd.float(dot), simd.mul(d[half], scale), sums[t]);
+                }
+            } else {
+                let mut dot = simd.zero_i();
+                for g in 0..8 {
+                    dot = if B::EIGHT {
+                        simd.dot_8(dot, q[g], x[g] as i32)
+                    } else {
+                        simd.dot_u7(dot, q[g], x[g] as i32)
+                    };
+                }
+                if !B::EIGHT || S::OFFSET_8 != 0.0 {
+                    sums[t] = simd.fma(m[0], simd.splat(f32::from_bits(x[9])), sums[t]);
+                }
+                sums[t] = simd.fma(simd.float(dot), simd.mul(d[0], scale), sums[t]);
+            }
+        }
     }
+    sums
 }
 
 /// How a step of a plain format (a column, or a pair of them) is added to the sums of `T` tokens.
@@ -148,7 +186,13 @@ struct Plain<P>(P);
 
 impl<P: Step> Product for Plain<P> {
     #[inline(always)]
-    fn group<S: Simd, const T: usize>(simd: S, matrix: &Matrix, tile: &[u8], x: Activations<'_>, first: usize) -> [S::F; T] {
+    fn group<S: Simd, const T: usize>(
+        simd: S,
+        matrix: &Matrix,
+        tile: &[u8],
+        x: Activations<'_>,
+        first: usize,
+    ) -> [S::F; T] {
         let steps = matrix.cols.div_ceil(P::COLUMNS);
         let tile = &tile[..steps * P::BYTES];
         let rows: [&[u32]; T] = std::array::from_fn(|t| &P::words(x, first + t)[..steps]);
@@ -158,12 +202,27 @@ impl<P: Step> Product for Plain<P> {
         for k in 0..steps / 2 {
             let weights = &tile[2 * k * P::BYTES..2 * (k + 1) * P::BYTES];
             let (first, second) = weights.split_at(P::BYTES);
-            P::add(simd, first, std::array::from_fn(|t| rows[t][2 * k]), &mut even);
-            P::add(simd, second, std::array::from_fn(|t| rows[t][2 * k + 1]), &mut odd);
+            P::add(
+                simd,
+                first,
+                std::array::from_fn(|t| rows[t][2 * k]),
+                &mut even,
+            );
+            P::add(
+                simd,
+                second,
+                std::array::from_fn(|t| rows[t][2 * k + 1]),
+                &mut odd,
+            );
         }
         if steps % 2 == 1 {
             let last = &tile[(steps - 1) * P::BYTES..];
-            P::add(simd, last, std::array::from_fn(|t| rows[t][steps - 1]), &mut even);
+            P::add(
+                simd,
+                last,
+                std::array::from_fn(|t| rows[t][steps - 1]),
+                &mut even,
+            );
         }
         for t in 0..T {
             even[t] = simd.add(even[t], odd[t]);
@@ -279,7 +338,8 @@ impl Kernel for Row<'_> {
                 }
             }
             Format::Bf16 => {
-                let tile: &[[[u16; 2]; LANES]] = bytemuck::cast_slice(&tile[..matrix.cols.div_ceil(2) * 64]);
+                let tile: &[[[u16; 2]; LANES]] =
+                    bytemuck::cast_slice(&tile[..matrix.cols.div_ceil(2) * 64]);
                 for (i, out) in out.iter_mut().enumerate() {
                     *out = f32::from_bits(u32::from(tile[i / 2][lane][i % 2]) << 16);
                 }
@@ -299,7 +359,8 @@ fn block_row<S: Simd, B: Blocks>(simd: S, tile: &[u8], lane: usize, out: &mut [f
     let (size, in_record) = (quant_bytes(B::FORMAT), record_blocks(B::FORMAT));
     let signed = B::EIGHT && S::OFFSET_8 == 0.0;
     for (block, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-        let record = &tile[block / in_record * record_bytes(B::FORMAT)..][..record_bytes(B::FORMAT)];
+        let record =
+            &tile[block / in_record * record_bytes(B::FORMAT)..][..record_bytes(B::FORMAT)];
         let (quants, scales) = record.split_at(scales_start(B::FORMAT));
         let q = B::quants(simd, &quants[block % in_record * size..][..size]);
         let scales = B::scales(simd, scales, block % in_record);
@@ -315,7 +376,11 @@ fn block_row<S: Simd, B: Blocks>(simd: S, tile: &[u8], lane: usize, out: &mut [f
             let half = group / 4;
             for i in 0..4 {
                 let byte = bytes[4 * lane + i];
-                let q = if signed { f32::from(byte as i8) } else { f32::from(byte) };
+                let q = if signed {
+                    f32::from(byte as i8)
+                } else {
+                    f32::from(byte)
+                };
                 out[4 * group + i] = if signed {
                     q * d[half][lane]
                 } else {

@@ -125,8 +125,12 @@ impl HeadRows {
     }
 }
 
-/// Packs all matrices into one allocation. `done(i)` is called when the bytes of tensor `i` in the file are no longer needed.
-pub(crate) fn pack(team: &mut Team, sources: &[Source<'_>], mut done: impl FnMut(usize)) -> std::io::Result<Vec<Matrix>> {
+/// Packs all matrices into one allocation. `done` is called with each tensor whose bytes in the file are no longer needed.
+pub(crate) fn pack(
+    team: &mut Team,
+    sources: &[Source<'_>],
+    done: impl Fn(&Tensor),
+) -> std::io::Result<Vec<Matrix>> {
     let sizes: Vec<usize> = sources
         .iter()
         .map(|source| matrix_bytes(source.tensor.format, source.tensor.rows, source.tensor.cols))
@@ -136,7 +140,7 @@ pub(crate) fn pack(team: &mut Team, sources: &[Source<'_>], mut done: impl FnMut
     #[cfg(target_os = "linux")]
     let _ = arena.advise(memmap2::Advice::HugePage);
     let mut rest = &mut arena[..];
-    for (index, (source, size)) in sources.iter().zip(&sizes).enumerate() {
+    for (source, size) in sources.iter().zip(&sizes) {
         let (own, after) = rest.split_at_mut(*size);
         rest = after;
         let tensor = source.tensor;
@@ -149,7 +153,7 @@ pub(crate) fn pack(team: &mut Team, sources: &[Source<'_>], mut done: impl FnMut
                 pack_row(tensor.format, tensor.row(row), lane, out);
             }
         });
-        done(index);
+        done(tensor);
     }
     let arena = Arc::new(arena.make_read_only()?);
     let mut start = 0;
@@ -190,7 +194,11 @@ fn pack_row(format: Format, row: &[u8], lane: usize, tile: &mut [u8]) {
         }
         _ => {
             // Blocks of the file to a record: 1 or 2, or one of 256 columns.
-            let blocks = if format.block_len() == 256 { 1 } else { record_blocks(format) };
+            let blocks = if format.block_len() == 256 {
+                1
+            } else {
+                record_blocks(format)
+            };
             let records = tile.chunks_exact_mut(record_bytes(format));
             for (record, blocks) in records.zip(row.chunks(blocks * format.block_bytes())) {
                 let (quants, scales) = record.split_at_mut(scales_start(format));
@@ -204,7 +212,14 @@ fn pack_row(format: Format, row: &[u8], lane: usize, tile: &mut [u8]) {
 }
 
 /// Writes a block of the file, which is number `index` in its record.
-fn pack_block(format: Format, block: &[u8], index: usize, lane: usize, quants: &mut [u8], scales: &mut [u8]) {
+fn pack_block(
+    format: Format,
+    block: &[u8],
+    index: usize,
+    lane: usize,
+    quants: &mut [u8],
+    scales: &mut [u8],
+) {
     let size = quant_bytes(format);
     match format {
         Format::F32 | Format::F16 | Format::Bf16 => {}
@@ -239,7 +254,8 @@ fn pack_block(format: Format, block: &[u8], index: usize, lane: usize, quants: &
                 scales[64 + sub * 32 + 16 + lane] = min;
                 let mut q = [0; 32];
                 for (i, q) in q.iter_mut().enumerate() {
-                    *q = low[32 * (sub / 2) + i] >> (4 * (sub % 2)) & 15 | high.map_or(0, |high| (high[i] >> sub & 1) << 4);
+                    *q = low[32 * (sub / 2) + i] >> (4 * (sub % 2)) & 15
+                        | high.map_or(0, |high| (high[i] >> sub & 1) << 4);
                 }
                 pack_quants(&q, lane, &mut quants[sub * size..][..size]);
             }

@@ -1,14 +1,21 @@
 //! Rotary position embedding (Su et al. 2021). Heads come with the two dimensions of a pair half the rotated width apart, whatever the file's layout: Q and K
 //! of the other layout had their rows reordered when they were packed.
 
-use super::simd::{Kernel, Simd};
-use crate::model::config::{Rope, RopeScaling};
+use super::{
+    activation::encode_blocks,
+    simd::{Kernel, Simd},
+};
+use crate::model::{
+    config::{Rope, RopeScaling},
+    plan::KvFormat,
+};
 
 /// Angular frequency of each pair, `[dim / 2]`.
 pub(crate) fn frequencies(rope: &Rope) -> Vec<f32> {
     (0..rope.dim / 2)
         .map(|i| {
-            let frequency = (1.0 / f64::from(rope.base).powf(2.0 * i as f64 / rope.dim as f64)) as f32;
+            let frequency =
+                (1.0 / f64::from(rope.base).powf(2.0 * i as f64 / rope.dim as f64)) as f32;
             match &rope.scaling {
                 RopeScaling::None => frequency,
                 RopeScaling::Linear { factor } => frequency / factor,
@@ -55,27 +62,44 @@ impl Kernel for Rotate<'_> {
     }
 }
 
-/// Scales a rotated query and encodes it for the format of the keys: f32, or pairs of bf16. `out` is longer than `x` by the padding, which stays zero.
-pub(crate) struct EncodeQuery<'a> {
-    pub(crate) x: &'a [f32],
+/// Scales rotated queries and encodes them for the format of the keys: f32, pairs of bf16, or blocks of int8. A query's words may be more than its numbers
+/// need; the padding stays zero.
+pub(crate) struct EncodeQueries<'a> {
+    /// `[heads][head_dim]`
+    pub(crate) x: &'a mut [f32],
+    pub(crate) head_dim: usize,
     pub(crate) scale: f32,
-    pub(crate) pairs: bool,
+    pub(crate) format: KvFormat,
+    /// `[heads][words]`
     pub(crate) out: &'a mut [u32],
+    /// Of a query.
+    pub(crate) words: usize,
 }
 
-impl Kernel for EncodeQuery<'_> {
+impl Kernel for EncodeQueries<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        if self.pairs {
-            let out: &mut [u16] = bytemuck::cast_slice_mut(self.out);
-            for (out, x) in out.iter_mut().zip(self.x) {
-                *out = half::bf16::from_f32(x * self.scale).to_bits();
-            }
-        } else {
-            for (out, x) in self.out.iter_mut().zip(self.x) {
-                *out = (x * self.scale).to_bits();
+    fn run<S: Simd>(self, simd: S) {
+        for (x, out) in self
+            .x
+            .chunks_exact_mut(self.head_dim)
+            .zip(self.out.chunks_exact_mut(self.words))
+        {
+            x.iter_mut().for_each(|x| *x *= self.scale);
+            match self.format {
+                KvFormat::Q8_0 => encode_blocks(simd, x, out),
+                KvFormat::Bf16 => {
+                    let out: &mut [u16] = bytemuck::cast_slice_mut(out);
+                    for (out, x) in out.iter_mut().zip(x) {
+                        *out = half::bf16::from_f32(*x).to_bits();
+                    }
+                }
+                KvFormat::F32 | KvFormat::F16 => {
+                    for (out, x) in out.iter_mut().zip(x) {
+                        *out = x.to_bits();
+                    }
+                }
             }
         }
     }

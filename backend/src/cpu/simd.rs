@@ -144,7 +144,6 @@ pub(crate) trait Simd: Copy + Send + Sync + fmt::Debug + 'static {
     fn store(self, x: Self::F, out: &mut [f32; 16]);
     /// IEEE half precision, as bits.
     fn load_f16(self, x: &[u16; 16]) -> Self::F;
-    fn load_bf16(self, x: &[u16; 16]) -> Self::F;
     /// Rounds to nearest, ties to even.
     fn store_bf16(self, x: Self::F, out: &mut [u16; 16]);
     fn load_u8(self, x: &[u8; 16]) -> Self::F;
@@ -234,7 +233,14 @@ pub(crate) trait Simd: Copy + Send + Sync + fmt::Debug + 'static {
     #[inline(always)]
     fn pow2_fraction(self, x: Self::F) -> Self::F {
         let mut p = self.splat(1.540_353e-4);
-        for c in [1.333_355_8e-3, 9.618_129e-3, 5.550_410_9e-2, 2.402_265e-1, 6.931_472e-1, 1.0] {
+        for c in [
+            1.333_355_8e-3,
+            9.618_129e-3,
+            5.550_411e-2,
+            2.402_265e-1,
+            6.931_472e-1,
+            1.0,
+        ] {
             p = self.fma(p, x, self.splat(c));
         }
         p

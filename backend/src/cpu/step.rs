@@ -46,7 +46,14 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    pub(crate) fn new(caps: &Caps, pool: &Pool, group: usize, threads: usize, split_states: usize, spans: &[Span<'_>]) -> Result<Step, DeviceError> {
+    pub(crate) fn new(
+        caps: &Caps,
+        pool: &Pool,
+        group: usize,
+        threads: usize,
+        split_states: usize,
+        spans: &[Span<'_>],
+    ) -> Result<Step, DeviceError> {
         let fail = |message: String| DeviceError {
             device: caps.name.clone(),
             message,
@@ -64,21 +71,33 @@ impl Step {
             starts.push(first);
             let end = span.past + len;
             if span.pages.len() * PAGE_TOKENS < end {
-                return Err(fail(format!("span {index}: {} pages hold no {end} tokens", span.pages.len())));
+                return Err(fail(format!(
+                    "span {index}: {} pages hold no {end} tokens",
+                    span.pages.len()
+                )));
             }
             let used = &span.pages[..end.div_ceil(PAGE_TOKENS)];
             if let Some(page) = used.iter().find(|page| page.0 as usize >= pool.pages) {
-                return Err(fail(format!("span {index}: page {} of {}", page.0, pool.pages)));
+                return Err(fail(format!(
+                    "span {index}: page {} of {}",
+                    page.0, pool.pages
+                )));
             }
             if let Some(token) = span
                 .tokens
                 .iter()
                 .find(|&&token| token as usize >= caps.vocab)
             {
-                return Err(fail(format!("span {index}: token {token} of a vocabulary of {}", caps.vocab)));
+                return Err(fail(format!(
+                    "span {index}: token {token} of a vocabulary of {}",
+                    caps.vocab
+                )));
             }
             if span.rows > len {
-                return Err(fail(format!("span {index}: {} rows of {len} tokens", span.rows)));
+                return Err(fail(format!(
+                    "span {index}: {} rows of {len} tokens",
+                    span.rows
+                )));
             }
             for (i, &id) in span.tokens.iter().enumerate() {
                 let position = span.past + i;
@@ -96,10 +115,18 @@ impl Step {
             step.rows.extend(first + len - span.rows..first + len);
         }
         if step.tokens.len() > caps.max_batch_tokens {
-            return Err(fail(format!("{} tokens in a batch of at most {}", step.tokens.len(), caps.max_batch_tokens)));
+            return Err(fail(format!(
+                "{} tokens in a batch of at most {}",
+                step.tokens.len(),
+                caps.max_batch_tokens
+            )));
         }
         if step.rows.len() > caps.max_rows {
-            return Err(fail(format!("{} rows of logits, at most {}", step.rows.len(), caps.max_rows)));
+            return Err(fail(format!(
+                "{} rows of logits, at most {}",
+                step.rows.len(),
+                caps.max_rows
+            )));
         }
         step.writes.sort_by_key(|write| write.page);
         if let Some(pair) = step
@@ -109,11 +136,26 @@ impl Step {
         {
             return Err(fail(format!("two spans write page {}", pair[0].page)));
         }
-        step.cut(spans, &starts, pool.layout.kv_heads, group, threads, split_states);
+        step.cut(
+            spans,
+            &starts,
+            pool.layout.kv_heads,
+            group,
+            threads,
+            split_states,
+        );
         Ok(step)
     }
 
-    fn cut(&mut self, spans: &[Span<'_>], starts: &[usize], kv_heads: usize, group: usize, threads: usize, split_states: usize) {
+    fn cut(
+        &mut self,
+        spans: &[Span<'_>],
+        starts: &[usize],
+        kv_heads: usize,
+        group: usize,
+        threads: usize,
+        split_states: usize,
+    ) {
         let segments = |span: &Span<'_>| (span.past + span.tokens.len()).div_ceil(SEGMENT);
         // Few tokens over long contexts: whole heads are too few and too large pieces.
         let states: usize = spans
@@ -126,7 +168,11 @@ impl Step {
             .map(|span| span.tokens.len())
             .max()
             .unwrap_or(0);
-        self.split = threads > 1 && longest > 1 && states <= split_states && most * group <= PIECE_QUERIES && spans.len() * kv_heads < 8 * threads;
+        self.split = threads > 1
+            && longest > 1
+            && states <= split_states
+            && most * group <= PIECE_QUERIES
+            && spans.len() * kv_heads < 8 * threads;
         let per_piece = (PIECE_QUERIES / group).max(1);
         for kv_head in 0..kv_heads {
             for (index, span) in spans.iter().enumerate() {

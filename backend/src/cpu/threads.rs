@@ -114,7 +114,9 @@ impl Team {
         // SAFETY: the last region is closed and left by all members, so nobody reads `job` now. Its lifetime is extended only until this function has
         // closed the region and seen the last member leave, below, on every path.
         unsafe {
-            *shared.job.get() = Some(std::mem::transmute::<*const Job<'_>, *const Job<'static>>(job));
+            *shared.job.get() = Some(std::mem::transmute::<*const Job<'_>, *const Job<'static>>(
+                job,
+            ));
         }
         let region = shared.state.load(Ordering::Relaxed) & !(REGION - 1);
         shared
@@ -146,9 +148,23 @@ impl Team {
     }
 
     /// Calls `job(row, part)` for the first `rows` rows of a matrix of `stride` numbers a row.
-    pub(crate) fn rows<T: Send>(&mut self, matrix: &mut [T], stride: usize, rows: usize, per_chunk: usize, job: impl Fn(usize, &mut [T]) + Sync) {
+    pub(crate) fn rows<T: Send>(
+        &mut self,
+        matrix: &mut [T],
+        stride: usize,
+        rows: usize,
+        per_chunk: usize,
+        job: impl Fn(usize, &mut [T]) + Sync,
+    ) {
         let mut none = vec![(); self.threads()];
-        self.rows_with(matrix, stride, rows, per_chunk, &mut none, |(), row, part| job(row, part));
+        self.rows_with(
+            matrix,
+            stride,
+            rows,
+            per_chunk,
+            &mut none,
+            |(), row, part| job(row, part),
+        );
     }
 
     /// As [`Team::rows`], and every member has a scratch of its own.
@@ -173,6 +189,28 @@ impl Team {
                 // SAFETY: row ranges are disjoint and every row belongs to one chunk, which `run` hands out once.
                 job(own, row, unsafe { parts.range(row * stride, stride) });
             }
+        });
+    }
+
+    /// Calls `job(row, part, other)` for the first `rows` rows of two matrices.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn rows_two<T: Send, U: Send>(
+        &mut self,
+        matrix: &mut [T],
+        stride: usize,
+        other: &mut [U],
+        other_stride: usize,
+        rows: usize,
+        per_chunk: usize,
+        job: impl Fn(usize, &mut [T], &mut [U]) + Sync,
+    ) {
+        assert!(rows * other_stride <= other.len(), "rows lie in the matrix");
+        let other = Parts::new(other);
+        self.rows(matrix, stride, rows, per_chunk, |row, part| {
+            // SAFETY: `rows` hands every row out once, and row ranges are disjoint.
+            job(row, part, unsafe {
+                other.range(row * other_stride, other_stride)
+            });
         });
     }
 
@@ -223,7 +261,10 @@ impl Team {
         assert!(scratch.len() >= self.threads(), "a scratch for each member");
         let mut end = 0;
         for &(start, len) in ranges {
-            assert!(start >= end && start + len <= slice.len(), "parts are disjoint and inside the slice");
+            assert!(
+                start >= end && start + len <= slice.len(),
+                "parts are disjoint and inside the slice"
+            );
             end = start + len;
         }
         let parts = Parts::new(slice);
@@ -374,15 +415,16 @@ impl<T> Stripe<'_, T> {
     pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
         assert!(row < self.rows);
         // SAFETY: stripes are disjoint columns, each is made once a region, and `&mut self` keeps the rows of this one apart.
-        unsafe { self.parts.range(row * self.columns + self.start, self.width) }
+        unsafe {
+            self.parts
+                .range(row * self.columns + self.start, self.width)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::Team;
+    use super::*;
 
     #[test]
     fn every_chunk_runs_once_in_thousands_of_regions() {
@@ -405,21 +447,47 @@ mod tests {
     fn stripes_cover_a_matrix_whose_width_is_no_multiple() {
         let mut team = Team::new(3).unwrap();
         let mut matrix = vec![0usize; 5 * 37];
-        team.stripes(&mut matrix, 37, 0..37, 1, &mut [(), (), ()], |(), mut stripe| {
-            for row in 0..5 {
-                let start = stripe.index * 16;
-                for (i, value) in stripe.row(row).iter_mut().enumerate() {
-                    *value += row * 37 + start + i;
+        team.stripes(
+            &mut matrix,
+            37,
+            0..37,
+            1,
+            &mut [(), (), ()],
+            |(), mut stripe| {
+                for row in 0..5 {
+                    let start = stripe.index * 16;
+                    for (i, value) in stripe.row(row).iter_mut().enumerate() {
+                        *value += row * 37 + start + i;
+                    }
                 }
-            }
-        });
+            },
+        );
         assert_eq!(matrix, (0..5 * 37).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn members_without_work_park_and_wake_for_the_next_region() {
+        let mut team = Team::new(3).unwrap();
+        for _ in 0..20 {
+            let shared = Arc::clone(&team.shared);
+            while !shared.parked[1..]
+                .iter()
+                .all(|parked| parked.load(Ordering::SeqCst))
+            {
+                thread::yield_now();
+            }
+            let count = AtomicUsize::new(0);
+            team.run(30, &|_, _| {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(count.load(Ordering::Relaxed), 30);
+        }
     }
 
     #[test]
     fn a_panic_in_a_chunk_reaches_the_caller_and_the_team_goes_on() {
         let mut team = Team::new(3).unwrap();
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
             team.run(30, &|_, chunk| assert_ne!(chunk, 17, "on purpose"));
         }));
         assert!(panicked.is_err());

@@ -78,22 +78,16 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     }
 
     #[inline(always)]
-    fn load_bf16(self, x: &[u16; 16]) -> __m512 {
-        // SAFETY: see above.
-        unsafe {
-            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(x.as_ptr().cast()));
-            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
-        }
-    }
-
-    #[inline(always)]
     fn store_bf16(self, x: __m512, out: &mut [u16; 16]) {
         // SAFETY: see above.
         unsafe {
             if BF16 {
                 // As below, but subnormals become 0.
                 let half = _mm512_cvtneps_pbh(x);
-                _mm256_storeu_si256(out.as_mut_ptr().cast(), std::mem::transmute::<__m256bh, __m256i>(half));
+                _mm256_storeu_si256(
+                    out.as_mut_ptr().cast(),
+                    std::mem::transmute::<__m256bh, __m256i>(half),
+                );
                 return;
             }
             // Rounds to even; NaN is kept by setting its quiet bit.
@@ -185,7 +179,12 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     #[inline(always)]
     fn exp2(self, x: __m512i) -> __m512 {
         // SAFETY: see above.
-        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_add_epi32(x, _mm512_set1_epi32(127)))) }
+        unsafe {
+            _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_add_epi32(
+                x,
+                _mm512_set1_epi32(127),
+            )))
+        }
     }
 
     #[inline(always)]
@@ -260,7 +259,11 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         unsafe {
             let x = _mm512_set1_epi32(x as i32);
             if BF16 {
-                _mm512_dpbf16_ps(acc, std::mem::transmute::<__m512i, __m512bh>(weights), std::mem::transmute::<__m512i, __m512bh>(x))
+                _mm512_dpbf16_ps(
+                    acc,
+                    std::mem::transmute::<__m512i, __m512bh>(weights),
+                    std::mem::transmute::<__m512i, __m512bh>(x),
+                )
             } else {
                 let high = _mm512_set1_epi32(0xffff_0000_u32 as i32);
                 let low = _mm512_fmadd_ps(
@@ -285,7 +288,8 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
 
     #[inline(always)]
     fn pow2(self, x: __m512) -> __m512 {
-        // SAFETY: see above. `vscalefps` takes care of large and small exponents, so nothing is clamped; below -126 the result is subnormal or 0.
+        // SAFETY: see above. `vscalefps` takes care of large and small exponents, so nothing is clamped: below -126 the result is subnormal or 0, and
+        // 0 for -∞ too, though its fraction is NaN (the instruction's table of special cases).
         unsafe {
             let n = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
             _mm512_scalef_ps(self.pow2_fraction(_mm512_sub_ps(x, n)), n)

@@ -59,11 +59,6 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
-    fn load_bf16(self, x: &[u16; 16]) -> [f32; 16] {
-        map(*x, |x| f32::from_bits(u32::from(x) << 16))
-    }
-
-    #[inline(always)]
     fn store_bf16(self, x: [f32; 16], out: &mut [u16; 16]) {
         *out = map(x, |x| bf16::from_f32(x).to_bits());
     }
@@ -224,7 +219,12 @@ impl Simd for Scalar {
         let high = f32::from_bits(x & 0xffff_0000);
         let mut out = acc;
         for i in 0..16 {
-            let pair = u32::from_le_bytes([weights[4 * i], weights[4 * i + 1], weights[4 * i + 2], weights[4 * i + 3]]);
+            let pair = u32::from_le_bytes([
+                weights[4 * i],
+                weights[4 * i + 1],
+                weights[4 * i + 2],
+                weights[4 * i + 3],
+            ]);
             out[i] += f32::from_bits(pair << 16) * low;
             out[i] += f32::from_bits(pair & 0xffff_0000) * high;
         }
