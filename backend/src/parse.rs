@@ -22,7 +22,7 @@ mod reasoning;
 mod sink;
 mod tagged;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
 
 use std::sync::Arc;

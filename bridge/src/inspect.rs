@@ -6,11 +6,11 @@ use crate::{
     upstream::bundled::{self, Fault, FaultKind},
 };
 
-/// What to tell the user, a thought a line.
+/// What to tell the user.
 ///
 /// # Errors
 /// There is no such model on this machine, or it cannot be used.
-pub fn run(model: &str, context: Option<u64>, places: &Places) -> Result<Vec<String>, Fault> {
+pub fn run(model: &str, context: Option<u64>, places: &Places) -> Result<String, Fault> {
     let found = pull::find(model, places).map_err(|error| Fault::from(&error))?;
     let Some(path) = found else {
         let message = match pull::is_path(model) {
@@ -25,5 +25,5 @@ pub fn run(model: &str, context: Option<u64>, places: &Places) -> Result<Vec<Str
         });
     };
     let context = context.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
-    Ok(bundled::inspect(&path, context)?.lines)
+    Ok(bundled::inspect(&path, context)?.text)
 }

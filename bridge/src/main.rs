@@ -53,9 +53,8 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         Some(Command::Pull { model }) => return runtime()?.block_on(fetch(model)),
         Some(Command::Inspect { model, context }) => {
             let places = Places::new(&Environment::of_process());
-            for line in inspect::run(model, *context, &places)? {
-                println!("{line}");
-            }
+            let text = inspect::run(model, *context, &places)?;
+            println!("{}", text.trim_end());
             return Ok(ExitCode::SUCCESS);
         }
         None => {}

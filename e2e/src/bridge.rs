@@ -20,7 +20,6 @@ pub struct Bridge {
     child: Child,
     origin: String,
     /// Hold the configuration file, and what else the bridge needs.
-    #[expect(dead_code, reason = "kept only to be removed afterwards")]
     folders: Vec<TempDir>,
 }
 

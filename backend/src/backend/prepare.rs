@@ -71,6 +71,14 @@ impl Desk {
             thinking: rendered.thinking_open && !tied,
         };
         let left = self.context - rendered.tokens.len();
+        tracing::debug!(
+            tokens = rendered.tokens.len(),
+            of_instructions_and_tools = rendered.stable_prefix,
+            tools = asked.set.iter().len(),
+            shown = ?rendered.tools,
+            constrained = constraint.is_some(),
+            "prompt"
+        );
         Ok(Prepared {
             only_answers: parser.tools.is_empty() || parser.json_answer,
             parser,

@@ -137,9 +137,7 @@ impl Shared {
         fence(Ordering::SeqCst);
         if idle() {
             let signals = lock(&self.signals);
-            let woken = self
-                .bell
-                .wait_while(signals, |s| !s.rung && !s.shut_down && !s.closed);
+            let woken = self.bell.wait_while(signals, |s| !s.rung);
             woken.unwrap_or_else(PoisonError::into_inner).rung = false;
         }
         self.asleep.store(false, Ordering::SeqCst);
@@ -159,6 +157,7 @@ impl Shared {
     pub(super) fn shut_down(&self) {
         let mut signals = lock(&self.signals);
         signals.shut_down = true;
+        signals.rung = true;
         signals
             .down
             .get_or_insert_with(|| "it is shutting down".to_owned());
@@ -168,7 +167,7 @@ impl Shared {
 
     pub(super) fn close(&self) {
         lock(&self.signals).closed = true;
-        self.bell.notify_one();
+        self.wake();
     }
 
     /// The device or the thread failed: requests are refused from now on.

@@ -10,7 +10,7 @@ use regex_syntax::{
     hir::{Class, ClassUnicode, Hir, HirKind, Look},
 };
 
-use super::custom::Fault;
+use super::{custom::Fault, limits::MAX_LEAST_LENGTH};
 
 /// Parses a regular expression with Python's flags `imsux`.
 pub(crate) fn parse(source: &str, flags: &str) -> Result<Hir, Fault> {
@@ -27,10 +27,17 @@ pub(crate) fn parse(source: &str, flags: &str) -> Result<Hir, Fault> {
         .ignore_whitespace(flags.contains('x'))
         .build()
         .parse(source);
-    parsed.map_err(|error| match error {
+    let hir = parsed.map_err(|error| match error {
         regex_syntax::Error::Parse(error) => fault(source, &error),
         other => Fault::Malformed(format!("/{}/: {other}", short(source))),
-    })
+    })?;
+    if hir.properties().minimum_len() > Some(MAX_LEAST_LENGTH) {
+        return Err(Fault::Malformed(format!(
+            "/{}/ needs more than {MAX_LEAST_LENGTH} characters",
+            short(source)
+        )));
+    }
+    Ok(hir)
 }
 
 fn fault(source: &str, error: &SyntaxError) -> Fault {

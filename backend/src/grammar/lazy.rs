@@ -153,10 +153,6 @@ impl WatchFor {
         }
     }
 
-    pub(crate) fn syntax(&self) -> CallSyntax {
-        self.syntax
-    }
-
     /// The control token after which a call comes; and may one come?
     pub(crate) fn call_token(&self) -> Option<(u32, bool)> {
         self.call_token.map(|token| (token, self.marker_allowed))

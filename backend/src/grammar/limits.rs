@@ -28,6 +28,8 @@ pub(crate) const MAX_GRAMMAR_DEPTH: usize = 64;
 pub(crate) const MAX_EXPRESSION_PARTS: usize = 100_000;
 /// Characters of a custom tool's grammar that refers to itself. Each is a symbol of a slower kind of parser.
 pub(crate) const MAX_RULE_PARTS: usize = 20_000;
+/// Characters that a regular expression needs at the least. No model's answer is that long, and the compiler may not live to see it.
+pub(crate) const MAX_LEAST_LENGTH: usize = 100_000;
 /// Largest bound of a repetition in a custom tool's grammar.
 pub(crate) const MAX_REPEAT: u32 = 10_000;
 /// Tools of one request.
@@ -48,6 +50,8 @@ static ABANDONED: AtomicUsize = AtomicUsize::new(0);
 /// The compiler's own limits. Errors without the parser's state: they go to clients.
 pub(crate) fn parser_limits() -> ParserLimits {
     ParserLimits {
+        // Some kilobytes each, for every answer; a tool list needs hundreds, an odd pattern thousands.
+        max_lexer_states: 50_000,
         verbose_errors: false,
         ..ParserLimits::default()
     }

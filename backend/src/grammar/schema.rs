@@ -3,9 +3,14 @@
 //! References become definitions of our own, annotations go, keywords the compiler lacks go and are reported, objects that say nothing about further
 //! properties are closed. The result allows what the schema allows, or less; except for what is reported as [`Loose`].
 
+mod endless;
+mod reference;
+
 use std::collections::HashMap;
 
 use protocol::Object;
+pub(crate) use reference::escape_pointer;
+use reference::{local_pointer, resolve};
 use serde_json::{Value, json};
 
 /// What the grammar does not hold the model to.
@@ -135,7 +140,7 @@ pub(crate) fn normalize(schema: &Value) -> Normal {
         odd: normalizer.odd,
         origins: normalizer.origins,
     };
-    cut_endless(&mut normal);
+    endless::cut_endless(&mut normal);
     normal
 }
 
@@ -553,219 +558,4 @@ fn count(number: &serde_json::Number) -> Option<u64> {
         // Whole and within range, so that nothing is lost.
         whole.then_some(float as u64)
     })
-}
-
-pub(crate) fn escape_pointer(segment: &str) -> String {
-    segment.replace('~', "~0").replace('/', "~1")
-}
-
-/// The pointer a reference within the document means, if something is there.
-fn local_pointer(root: &Value, reference: &str) -> Option<String> {
-    let fragment = reference.strip_prefix('#').or_else(|| {
-        // The document's own address in front.
-        let id = root.get("$id").or_else(|| root.get("id"))?.as_str()?;
-        reference
-            .strip_prefix(id.trim_end_matches('#'))?
-            .strip_prefix('#')
-    })?;
-    let pointer = percent_decoded(fragment)?;
-    let pointer = if pointer == "/" {
-        String::new()
-    } else {
-        pointer
-    };
-    if pointer.is_empty() || pointer.starts_with('/') {
-        return resolve(root, &pointer).map(|_| pointer);
-    }
-    anchor(root, &pointer)
-}
-
-fn resolve<'a>(root: &'a Value, pointer: &str) -> Option<&'a Value> {
-    root.pointer(pointer)
-        .filter(|target| target.is_object() || target.is_boolean())
-}
-
-/// Where `$anchor` (or, in draft 7, `$id` with a `#`) gives a schema this name.
-fn anchor(root: &Value, name: &str) -> Option<String> {
-    let mut open = vec![(root, String::new())];
-    while let Some((value, path)) = open.pop() {
-        match value {
-            Value::Object(object) => {
-                let is_named = object.get("$anchor").and_then(Value::as_str) == Some(name)
-                    || object
-                        .get("$id")
-                        .and_then(Value::as_str)
-                        .and_then(|id| id.strip_prefix('#'))
-                        == Some(name);
-                if is_named {
-                    return Some(path);
-                }
-                open.extend(
-                    object
-                        .iter()
-                        .map(|(key, value)| (value, format!("{path}/{}", escape_pointer(key)))),
-                );
-            }
-            Value::Array(list) => open.extend(
-                list.iter()
-                    .enumerate()
-                    .map(|(index, value)| (value, format!("{path}/{index}"))),
-            ),
-            _ => {}
-        }
-    }
-    None
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    if !text.contains('%') {
-        return Some(text.to_owned());
-    }
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-        let (high, low) = (digit(rest.next())?, digit(rest.next())?);
-        bytes.push(u8::try_from(high << 4 | low).ok()?);
-    }
-    String::from_utf8(bytes).ok()
-}
-
-/// A schema that needs itself, like `{"properties":{"next":{"$ref":"#"}},"required":["next"]}`, has no finite value; a model that enters it never comes
-/// out. References to such definitions are dropped.
-fn cut_endless(normal: &mut Normal) {
-    let Some(Value::Object(definitions)) = normal.schema.get("$defs") else {
-        return;
-    };
-    let mut ends: HashMap<String, bool> = definitions
-        .keys()
-        .map(|name| (format!("#/$defs/{name}"), false))
-        .collect();
-    loop {
-        let mut changed = false;
-        for (name, definition) in definitions {
-            let name = format!("#/$defs/{name}");
-            if !ends[&name] && can_end(definition, &ends) {
-                ends.insert(name, true);
-                changed = true;
-            }
-        }
-        if !changed {
-            break;
-        }
-    }
-    if ends.values().all(|ends| *ends) {
-        return;
-    }
-    let mut cut = Vec::new();
-    cut_references(
-        &mut normal.schema,
-        &mut String::new(),
-        false,
-        &ends,
-        &mut cut,
-    );
-    for path in cut {
-        let loose = Loose {
-            path: normal.origin(&path),
-            keyword: "$ref".to_owned(),
-            reason: "the schema needs itself, so that no value ever ends".to_owned(),
-        };
-        if !normal.loose.contains(&loose) {
-            normal.loose.push(loose);
-        }
-    }
-}
-
-fn can_end(schema: &Value, ends: &HashMap<String, bool>) -> bool {
-    let Value::Object(schema) = schema else {
-        return schema != &Value::Bool(false);
-    };
-    let list = |keyword: &str| schema.get(keyword).and_then(Value::as_array);
-    let by_reference = match schema.get("$ref").and_then(Value::as_str) {
-        Some(reference) => ends.get(reference).copied().unwrap_or(true),
-        None => true,
-    };
-    let all = list("allOf").is_none_or(|list| list.iter().all(|part| can_end(part, ends)));
-    let any = ["anyOf", "oneOf"].iter().all(|keyword| {
-        list(keyword).is_none_or(|options| options.iter().any(|option| can_end(option, ends)))
-    });
-    by_reference && all && any && by_type(schema, ends)
-}
-
-/// Is there a finite value of one of its types?
-fn by_type(schema: &Object, ends: &HashMap<String, bool>) -> bool {
-    let Some(types) = schema.get("type") else {
-        // Without a type, a number will do, whatever is said about objects.
-        return true;
-    };
-    let scalar = ["null", "boolean", "integer", "number", "string"];
-    if scalar.iter().any(|name| names(types, name)) {
-        return true;
-    }
-    let object = || {
-        let properties = schema.get("properties");
-        let required = schema.get("required").and_then(Value::as_array);
-        required.into_iter().flatten().all(|name| {
-            let name = name.as_str().unwrap_or_default();
-            let property = properties.and_then(|properties| properties.get(name));
-            property.is_none_or(|property| can_end(property, ends))
-        })
-    };
-    let array = || {
-        let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0);
-        let least = usize::try_from(least).unwrap_or(usize::MAX);
-        let first = schema.get("prefixItems").and_then(Value::as_array);
-        let first = first.map_or(&[][..], Vec::as_slice);
-        first.iter().take(least).all(|item| can_end(item, ends))
-            && (least <= first.len() || schema.get("items").is_none_or(|item| can_end(item, ends)))
-    };
-    (names(types, "object") && object()) || (names(types, "array") && array())
-}
-
-fn cut_references(
-    schema: &mut Value,
-    path: &mut String,
-    named: bool,
-    ends: &HashMap<String, bool>,
-    cut: &mut Vec<String>,
-) {
-    match schema {
-        Value::Object(object) => {
-            // `named`: the keys are names of schemas, not keywords.
-            let endless = object
-                .get("$ref")
-                .and_then(Value::as_str)
-                .is_some_and(|reference| ends.get(reference) == Some(&false));
-            if endless {
-                object.shift_remove("$ref");
-                cut.push(path.clone());
-            }
-            for (key, value) in object.iter_mut() {
-                if !named && matches!(key.as_str(), "const" | "enum") {
-                    continue;
-                }
-                let names = ["properties", "patternProperties", "$defs"];
-                let named = !named && names.contains(&key.as_str());
-                let length = path.len();
-                path.push('/');
-                path.push_str(&escape_pointer(key));
-                cut_references(value, path, named, ends, cut);
-                path.truncate(length);
-            }
-        }
-        Value::Array(list) => {
-            for (index, value) in list.iter_mut().enumerate() {
-                let length = path.len();
-                path.push_str(&format!("/{index}"));
-                cut_references(value, path, false, ends, cut);
-                path.truncate(length);
-            }
-        }
-        _ => {}
-    }
 }

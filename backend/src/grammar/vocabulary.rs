@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use toktrie::{SimpleVob, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
+use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
 /// Splits text into tokens, never into a control token. Canonical: the tokens the model has seen this text as.
 pub type Encode = Arc<dyn Fn(&str) -> Vec<u32> + Send + Sync>;
@@ -98,9 +98,4 @@ impl TokenizerEnv for Environment {
         self.trie
             .tokenize_with_greedy_fallback(bytes, |text| (self.encode)(text))
     }
-}
-
-/// A set of tokens as the device takes it.
-pub(crate) fn token_mask(set: &SimpleVob) -> crate::device::TokenMask {
-    crate::device::TokenMask(set.as_slice().into())
 }

@@ -6,8 +6,21 @@ mod syntaxes;
 
 use std::sync::Arc;
 
+use proptest::test_runner::{Config, RngSeed};
+
 use super::{End, Parser, ParserOptions, Piece, Segment};
 use crate::call_syntax::CallSyntax;
+
+/// The same cases every time, `few` of them; `CODEX_BRIDGE_FUZZ_RUNS` asks for more.
+pub(crate) fn cases(few: u32) -> Config {
+    let more = std::env::var("CODEX_BRIDGE_FUZZ_RUNS").ok();
+    Config {
+        cases: more.map_or(few, |runs| runs.parse().unwrap()),
+        rng_seed: RngSeed::Fixed(20_261_130),
+        failure_persistence: None,
+        ..Config::default()
+    }
+}
 
 pub(super) const TOOLS: [&str; 8] = [
     "exec_command",

@@ -42,7 +42,10 @@ fn fields(schema: &Value, depth: usize) -> String {
 /// The type as people write it: `string`, `string[]`, `"a" | "b"`, `{x: integer}`.
 fn kind(schema: &Value, depth: usize) -> String {
     const DEEPEST: usize = 3;
-    if let Some(values) = schema["enum"].as_array().filter(|values| !values.is_empty() && values.len() <= MOST) {
+    if let Some(values) = schema["enum"]
+        .as_array()
+        .filter(|values| !values.is_empty() && values.len() <= MOST)
+    {
         return values
             .iter()
             .map(Value::to_string)
@@ -53,7 +56,9 @@ fn kind(schema: &Value, depth: usize) -> String {
         return value.to_string();
     }
     if depth <= DEEPEST
-        && let Some(choices) = schema["anyOf"].as_array().or_else(|| schema["oneOf"].as_array())
+        && let Some(choices) = schema["anyOf"]
+            .as_array()
+            .or_else(|| schema["oneOf"].as_array())
         && !choices.is_empty()
     {
         return one_of(choices.iter().map(|choice| kind(choice, depth + 1)));
@@ -83,7 +88,12 @@ fn named(name: &str, schema: &Value, depth: usize) -> String {
             }
         }
         "array" => "any[]".to_owned(),
-        "object" if depth <= DEEPEST && schema["properties"].as_object().is_some_and(|properties| !properties.is_empty()) => {
+        "object"
+            if depth <= DEEPEST
+                && schema["properties"]
+                    .as_object()
+                    .is_some_and(|properties| !properties.is_empty()) =>
+        {
             format!("{{{}}}", fields(schema, depth))
         }
         other => other.to_owned(),
@@ -105,7 +115,12 @@ fn one_of(names: impl Iterator<Item = String>) -> String {
 }
 
 fn first_sentence(description: &str) -> &str {
-    let line = description.trim().lines().next().unwrap_or_default().trim_end();
+    let line = description
+        .trim()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim_end();
     let end = line.find(". ").map_or(line.len(), |at| at + 1);
     let sentence = &line[..end];
     if sentence.len() <= LONGEST {

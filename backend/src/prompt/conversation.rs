@@ -154,7 +154,13 @@ impl Reader {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Array(parts)) if role == "assistant" => self.parts(parts, &content, "")?,
             Some(Value::Array(parts)) => self.parts(parts, &content, "\n")?,
-            Some(other) => return Err(FieldError::unexpected(content, "a string or an array of parts", other)),
+            Some(other) => {
+                return Err(FieldError::unexpected(
+                    content,
+                    "a string or an array of parts",
+                    other,
+                ));
+            }
         };
         match role {
             "user" => self.push(Turn::User(text)),
@@ -205,9 +211,9 @@ impl Reader {
             .iter()
             .filter(|call| call.output.is_none())
             .any(|call| {
-                later
-                    .iter()
-                    .any(|item| item["type"] == "function_call_output" && item["call_id"] == call.id.as_str())
+                later.iter().any(|item| {
+                    item["type"] == "function_call_output" && item["call_id"] == call.id.as_str()
+                })
             })
     }
 
@@ -221,7 +227,13 @@ impl Reader {
                     raw.push_str(required_str(as_object(part, &place)?, "text", &place)?);
                 }
             }
-            Some(other) => return Err(FieldError::unexpected(join(path, "content"), "an array of parts or null", other)),
+            Some(other) => {
+                return Err(FieldError::unexpected(
+                    join(path, "content"),
+                    "an array of parts or null",
+                    other,
+                ));
+            }
         }
         if raw.is_empty() {
             return Ok(());
@@ -263,10 +275,7 @@ impl Reader {
         self.calling = true;
         let turn = self.turns.len() - 1;
         if let Some(Turn::Assistant { calls, .. }) = self.turns.last_mut() {
-            self.open
-                .entry(id)
-                .or_default()
-                .push((turn, calls.len()));
+            self.open.entry(id).or_default().push((turn, calls.len()));
             calls.push(call);
         }
         Ok(())
@@ -279,7 +288,13 @@ impl Reader {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) => text.clone(),
             Some(Value::Array(parts)) => output_parts(parts, &place)?,
-            Some(other) => return Err(FieldError::unexpected(place, "a string or an array of parts", other)),
+            Some(other) => {
+                return Err(FieldError::unexpected(
+                    place,
+                    "a string or an array of parts",
+                    other,
+                ));
+            }
         };
         self.calling = false;
         let called = self
@@ -295,8 +310,9 @@ impl Reader {
             return Ok(());
         }
         // A result without its call: the call was compacted away or never sent. What it says may still matter.
-        self.turns
-            .push(Turn::User(format!("Result of an earlier tool call:\n{output}")));
+        self.turns.push(Turn::User(format!(
+            "Result of an earlier tool call:\n{output}"
+        )));
         Ok(())
     }
 
@@ -310,12 +326,18 @@ impl Reader {
                 "refusal" => required_str(part, "refusal", &place)?,
                 "input_image" if self.images == Images::Note => NOTE,
                 "input_image" => {
-                    return Err(FieldError::new(place, "is an image, but this model reads text only"));
+                    return Err(FieldError::new(
+                        place,
+                        "is an image, but this model reads text only",
+                    ));
                 }
                 other => {
                     return Err(FieldError::new(
                         join(&place, "type"),
-                        format!("must be \"input_text\", \"output_text\" or \"refusal\", but {} came", describe(&Value::from(other))),
+                        format!(
+                            "must be \"input_text\", \"output_text\" or \"refusal\", but {} came",
+                            describe(&Value::from(other))
+                        ),
                     ));
                 }
             };
@@ -340,7 +362,9 @@ fn output_parts(parts: &[Value], path: &str) -> Result<String, FieldError> {
         match (part.get("text"), part.get("type").and_then(Value::as_str)) {
             (Some(Value::String(more)), _) => text.push_str(more),
             (_, Some("input_image" | "image")) => text.push_str(NOTE),
-            (_, Some(kind)) => text.push_str(&format!("[{kind} omitted: this model reads text only]")),
+            (_, Some(kind)) => {
+                text.push_str(&format!("[{kind} omitted: this model reads text only]"));
+            }
             (_, None) => text.push_str("[part omitted: this model reads text only]"),
         }
     }
@@ -353,7 +377,13 @@ fn arguments(item: &Object, path: &str) -> Result<Value, FieldError> {
         None | Some(Value::Null) => return Ok(Value::Object(Object::new())),
         Some(Value::Object(object)) => return Ok(Value::Object(object.clone())),
         Some(Value::String(text)) => text,
-        Some(other) => return Err(FieldError::unexpected(join(path, "arguments"), "a string", other)),
+        Some(other) => {
+            return Err(FieldError::unexpected(
+                join(path, "arguments"),
+                "a string",
+                other,
+            ));
+        }
     };
     if text.trim().is_empty() {
         return Ok(Value::Object(Object::new()));
@@ -373,7 +403,13 @@ fn passes_silently(item: &Object) -> bool {
     let kind = item.get("type").and_then(Value::as_str).unwrap_or_default();
     matches!(
         kind,
-        "web_search_call" | "file_search_call" | "image_generation_call" | "code_interpreter_call" | "compaction" | "compaction_summary" | "configuration_update"
+        "web_search_call"
+            | "file_search_call"
+            | "image_generation_call"
+            | "code_interpreter_call"
+            | "compaction"
+            | "compaction_summary"
+            | "configuration_update"
     ) || ["mcp_", "computer_call", "program"]
         .iter()
         .any(|start| kind.starts_with(start))

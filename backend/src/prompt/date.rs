@@ -13,9 +13,28 @@ pub struct Date {
 }
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
-const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
+const DAYS: [&str; 7] = [
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+];
 
 impl Date {
     pub fn today() -> Date {
@@ -30,10 +49,15 @@ impl Date {
         let shifted = days + 719_468;
         let era = shifted.div_euclid(146_097);
         let day_of_era = shifted.rem_euclid(146_097);
-        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let year_of_era =
+            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let month = (5 * day_of_year + 2) / 153;
-        let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+        let (month, next_year) = if month < 10 {
+            (month + 3, 0)
+        } else {
+            (month - 9, 1)
+        };
         Date {
             year: (year_of_era + era * 400 + next_year) as i32,
             month: month as u8,
@@ -48,7 +72,8 @@ impl Date {
         let era = year.div_euclid(400);
         let year_of_era = year.rem_euclid(400);
         let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-        era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+        era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year
+            - 719_468
     }
 
     /// Python's `strftime`, at midnight. A directive that is not known stands for itself.
@@ -107,8 +132,22 @@ mod tests {
 
     #[test]
     fn days_and_dates_are_each_others_inverse() {
-        assert_eq!(Date::from_days(0), Date { year: 1970, month: 1, day: 1 });
-        assert_eq!(Date::from_days(19_782), Date { year: 2024, month: 2, day: 29 });
+        assert_eq!(
+            Date::from_days(0),
+            Date {
+                year: 1970,
+                month: 1,
+                day: 1
+            }
+        );
+        assert_eq!(
+            Date::from_days(19_782),
+            Date {
+                year: 2024,
+                month: 2,
+                day: 29
+            }
+        );
         for days in -200_000..200_000 {
             assert_eq!(Date::from_days(days).days(), days);
         }
@@ -116,9 +155,16 @@ mod tests {
 
     #[test]
     fn formats_are_pythons() {
-        let date = Date { year: 2024, month: 7, day: 5 };
+        let date = Date {
+            year: 2024,
+            month: 7,
+            day: 5,
+        };
         assert_eq!(date.format("%d %b %Y"), "05 Jul 2024");
-        assert_eq!(date.format("%A, %B %-d (%a) %j %y%% %q %"), "Friday, July 5 (Fri) 187 24% %q %");
+        assert_eq!(
+            date.format("%A, %B %-d (%a) %j %y%% %q %"),
+            "Friday, July 5 (Fri) 187 24% %q %"
+        );
         assert_eq!(date.format("%Y-%m-%d %H:%M:%S"), "2024-07-05 00:00:00");
     }
 }

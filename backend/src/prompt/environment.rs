@@ -48,19 +48,35 @@ impl Jinja {
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
         environment.set_recursion_limit(DEEPEST);
         environment.set_debug(false);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment
+            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.set_formatter(|out, state, value| {
             let text = python::print(value, paper(state))?;
             out.write_str(&text).map_err(Error::from)
         });
         environment.add_filter("tojson", to_json);
         // In Python, strings can be iterated and indexed. Llama 3.1's template asks this to decide that a tool's result is quoted.
-        environment.add_test("iterable", |value: &Value| value.kind() == ValueKind::String || value.try_iter().is_ok());
-        environment.add_test("sequence", |value: &Value| matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map));
-        environment.add_function("raise_exception", |message: Cow<'_, str>| -> Result<Value, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, message.into_owned()))
+        environment.add_test("iterable", |value: &Value| {
+            value.kind() == ValueKind::String || value.try_iter().is_ok()
         });
-        environment.add_function("strftime_now", move |format: Cow<'_, str>| date.format(&format));
+        environment.add_test("sequence", |value: &Value| {
+            matches!(
+                value.kind(),
+                ValueKind::String | ValueKind::Seq | ValueKind::Map
+            )
+        });
+        environment.add_function(
+            "raise_exception",
+            |message: Cow<'_, str>| -> Result<Value, Error> {
+                Err(Error::new(
+                    ErrorKind::InvalidOperation,
+                    message.into_owned(),
+                ))
+            },
+        );
+        environment.add_function("strftime_now", move |format: Cow<'_, str>| {
+            date.format(&format)
+        });
         environment
             .add_template_owned(NAME, without_generation_tags(source))
             .map_err(|error| failed(&error))?;
@@ -77,10 +93,14 @@ impl Jinja {
                 .name("chat-template".to_owned())
                 .stack_size(STACK)
                 .spawn_scoped(scope, run)
-                .map_err(|error| PromptError::Template(format!("no thread could be started for it: {error}")))?;
-            thread
-                .join()
-                .unwrap_or_else(|_| Err(PromptError::Template("made its interpreter panic".to_owned())))
+                .map_err(|error| {
+                    PromptError::Template(format!("no thread could be started for it: {error}"))
+                })?;
+            thread.join().unwrap_or_else(|_| {
+                Err(PromptError::Template(
+                    "made its interpreter panic".to_owned(),
+                ))
+            })
         })
     }
 
@@ -98,7 +118,8 @@ impl Jinja {
         template
             .render_captured_to(context, &mut out)
             .map_err(|error| failed(&error))?;
-        String::from_utf8(out.bytes).map_err(|_| PromptError::Template("wrote text that is not UTF-8".to_owned()))
+        String::from_utf8(out.bytes)
+            .map_err(|_| PromptError::Template("wrote text that is not UTF-8".to_owned()))
     }
 }
 
@@ -132,6 +153,10 @@ fn paper(state: &State<'_, '_>) -> Paper {
     Paper::new(state.fuel_levels().map(|(_, left)| left))
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "minijinja hands keyword arguments over by value"
+)]
 fn to_json(state: &State<'_, '_>, value: &Value, kwargs: Kwargs) -> Result<Value, Error> {
     let mut style = python::Style::default();
     if let Some(ascii) = kwargs.get::<Option<bool>>("ensure_ascii")? {
@@ -146,8 +171,12 @@ fn to_json(state: &State<'_, '_>, value: &Value, kwargs: Kwargs) -> Result<Value
         style.indent = Some(indent);
     }
     if let Some(separators) = kwargs.get::<Option<Vec<String>>>("separators")? {
-        let [item, key] = <[String; 2]>::try_from(separators)
-            .map_err(|_| Error::new(ErrorKind::InvalidOperation, "tojson: separators must be two strings"))?;
+        let [item, key] = <[String; 2]>::try_from(separators).map_err(|_| {
+            Error::new(
+                ErrorKind::InvalidOperation,
+                "tojson: separators must be two strings",
+            )
+        })?;
         style.item_separator = item;
         style.key_separator = key;
     }
@@ -164,7 +193,9 @@ fn failed(error: &Error) -> PromptError {
         .map(|line| format!(" (line {line})"))
         .unwrap_or_default();
     let text = match (error.kind(), error.detail()) {
-        (ErrorKind::OutOfFuel, _) => "it does more work than a conversation of this size can need".to_owned(),
+        (ErrorKind::OutOfFuel, _) => {
+            "it does more work than a conversation of this size can need".to_owned()
+        }
         (_, Some(detail)) => detail.to_owned(),
         (kind, None) => kind.to_string(),
     };
@@ -181,7 +212,10 @@ struct Bounded {
 impl io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.bytes.len() + bytes.len() > self.most {
-            return Err(io::Error::other(format!("the prompt would be longer than {} bytes", self.most)));
+            return Err(io::Error::other(format!(
+                "the prompt would be longer than {} bytes",
+                self.most
+            )));
         }
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())

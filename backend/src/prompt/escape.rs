@@ -33,7 +33,9 @@ impl Guard {
             // A mark behind a blank would keep templates from trimming; one further on breaks the spelling as well.
             let text = text.trim_start();
             let mut characters = text.char_indices();
-            let Some((_, first)) = characters.next() else { continue };
+            let Some((_, first)) = characters.next() else {
+                continue;
+            };
             firsts.push(first);
             lasts.extend(text.chars().next_back());
             ends.extend(characters.map(|(at, _)| text[at..].to_owned()));
@@ -83,7 +85,11 @@ impl Guard {
             return false;
         }
         let inside = self.ends.partition_point(|end| end.as_str() < text);
-        if self.ends.get(inside).is_some_and(|end| end.starts_with(text)) {
+        if self
+            .ends
+            .get(inside)
+            .is_some_and(|end| end.starts_with(text))
+        {
             return true;
         }
         text.char_indices()

@@ -14,7 +14,11 @@ use crate::{call_syntax::CallSyntax, tokenizer::Tokenizer};
 
 /// The syntax a model was taught, by its template and vocabulary.
 pub(super) fn syntax(source: &str, tokenizer: &Tokenizer) -> CallSyntax {
-    let has = |token: &str| tokenizer.token_id(token).is_some_and(|token| tokenizer.is_control(token));
+    let has = |token: &str| {
+        tokenizer
+            .token_id(token)
+            .is_some_and(|token| tokenizer.is_control(token))
+    };
     if source.contains("<tool_call>") {
         CallSyntax::Hermes
     } else if has("<|start_header_id|>") {
@@ -29,7 +33,11 @@ pub(super) fn syntax(source: &str, tokenizer: &Tokenizer) -> CallSyntax {
 
 /// What stands in for a model's own template.
 pub(super) fn built_in(tokenizer: &Tokenizer) -> Option<&'static str> {
-    let has = |token: &str| tokenizer.token_id(token).is_some_and(|token| tokenizer.is_control(token));
+    let has = |token: &str| {
+        tokenizer
+            .token_id(token)
+            .is_some_and(|token| tokenizer.is_control(token))
+    };
     if has("<|start_header_id|>") && has("<|end_header_id|>") && has("<|eot_id|>") {
         Some(LLAMA3)
     } else if has("<|im_start|>") && has("<|im_end|>") {
@@ -39,15 +47,23 @@ pub(super) fn built_in(tokenizer: &Tokenizer) -> Option<&'static str> {
     }
 }
 
-const LLAMA3: &str = "{{ bos_token }}{% for message in messages %}{{ '<|start_header_id|>' + message.role + '<|end_header_id|>\n\n' + message.content + '<|eot_id|>' }}\
+const LLAMA3: &str = "{{ bos_token }}{% for message in messages %}\
+{{ '<|start_header_id|>' + message.role + '<|end_header_id|>\n\n' + message.content + '<|eot_id|>' }}\
 {% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}";
 const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{% endfor %}\
 {% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
 /// The role of results that the template prints without knowing it, where the model does.
-pub(super) fn permissive_result_role(syntax: CallSyntax, tokenizer: &Tokenizer) -> Option<&'static str> {
+pub(super) fn permissive_result_role(
+    syntax: CallSyntax,
+    tokenizer: &Tokenizer,
+) -> Option<&'static str> {
     match syntax {
-        CallSyntax::LlamaJson | CallSyntax::LlamaPythonic if tokenizer.token_id("<|python_tag|>").is_some() => Some("ipython"),
+        CallSyntax::LlamaJson | CallSyntax::LlamaPythonic
+            if tokenizer.token_id("<|python_tag|>").is_some() =>
+        {
+            Some("ipython")
+        }
         _ => None,
     }
 }
@@ -57,13 +73,20 @@ pub(super) const OPTIONAL: &str = "Call a function only when the task needs it. 
 For example, to \"Hello!\" the right answer is: Hello! What can I do for you?";
 
 /// The description of tools that goes into the system turn. `text` guards the request's own strings.
-pub(super) fn describe(tools: &Tools, mode: ToolsMode, syntax: CallSyntax, text: &impl Fn(&str) -> String) -> String {
+pub(super) fn describe(
+    tools: &Tools,
+    mode: ToolsMode,
+    syntax: CallSyntax,
+    text: &impl Fn(&str) -> String,
+) -> String {
     let how = match syntax {
         CallSyntax::LlamaJson => {
             "To call a function, answer with nothing but a JSON object of this form:\n\
              {\"name\": \"function_name\", \"parameters\": {\"argument\": \"value\"}}"
         }
-        CallSyntax::LlamaPythonic => "To call functions, answer with nothing but a list of this form:\n[function_name(argument=\"value\")]",
+        CallSyntax::LlamaPythonic => {
+            "To call functions, answer with nothing but a list of this form:\n[function_name(argument=\"value\")]"
+        }
         CallSyntax::Hermes => {
             "To call a function, write this, once for each call:\n\
              <tool_call>\n{\"name\": \"function_name\", \"arguments\": {\"argument\": \"value\"}}\n</tool_call>"
@@ -81,7 +104,10 @@ pub(super) fn describe(tools: &Tools, mode: ToolsMode, syntax: CallSyntax, text:
             _ => json(&declaration(tool, text)),
         })
         .collect();
-    format!("You can call these functions:\n<tools>\n{}\n</tools>\n{how}\n{OPTIONAL}", lines.join("\n"))
+    format!(
+        "You can call these functions:\n<tools>\n{}\n</tools>\n{how}\n{OPTIONAL}",
+        lines.join("\n")
+    )
 }
 
 /// The declaration of a tool as templates get it: `{"type": "function", "function": {…}}`.
@@ -95,23 +121,34 @@ pub(super) fn declaration(tool: &Tool, text: &impl Fn(&str) -> String) -> Value 
 }
 
 /// A turn's calls as the model writes them.
-pub(super) fn write_calls(calls: &[Call], syntax: CallSyntax, text: &impl Fn(&str) -> String) -> String {
+pub(super) fn write_calls(
+    calls: &[Call],
+    syntax: CallSyntax,
+    text: &impl Fn(&str) -> String,
+) -> String {
     let object = |call: &Call| {
         json(&Value::from_pairs([
             ("name", Value::from(text(&call.name))),
-            (syntax.arguments_key(), python::value(&object_of(&call.arguments), text)),
+            (
+                syntax.arguments_key(),
+                python::value(&object_of(&call.arguments), text),
+            ),
         ]))
     };
     match syntax {
         CallSyntax::LlamaJson => join(calls, "; ", object),
-        CallSyntax::Hermes => join(calls, "\n", |call| format!("<tool_call>\n{}\n</tool_call>", object(call))),
+        CallSyntax::Hermes => join(calls, "\n", |call| {
+            format!("<tool_call>\n{}\n</tool_call>", object(call))
+        }),
         CallSyntax::SmolLm2 => format!("<tool_call>[{}]</tool_call>", join(calls, ", ", object)),
         CallSyntax::LlamaPythonic => {
             let call = |call: &Call| {
                 let arguments: Vec<String> = match object_of(&call.arguments) {
                     Json::Object(arguments) => arguments
                         .iter()
-                        .map(|(key, value)| format!("{}={}", text(key), repr(&python::value(value, text))))
+                        .map(|(key, value)| {
+                            format!("{}={}", text(key), repr(&python::value(value, text)))
+                        })
                         .collect(),
                     _ => Vec::new(),
                 };
@@ -139,7 +176,10 @@ pub(super) fn object_of(arguments: &Json) -> Json {
 }
 
 /// Results for a model without a role for them: in a user turn.
-pub(super) fn write_results<'a>(results: impl Iterator<Item = &'a str>, text: &impl Fn(&str) -> String) -> String {
+pub(super) fn write_results<'a>(
+    results: impl Iterator<Item = &'a str>,
+    text: &impl Fn(&str) -> String,
+) -> String {
     results
         .map(|result| format!("<tool_response>\n{}\n</tool_response>", text(result)))
         .collect::<Vec<_>>()

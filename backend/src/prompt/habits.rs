@@ -84,12 +84,20 @@ fn probe_tool() -> Value {
         ("description", Value::from(B)),
         ("parameters", parameters),
     ]);
-    Value::from(vec![Value::from_pairs([("type", Value::from("function")), ("function", function)])])
+    Value::from(vec![Value::from_pairs([
+        ("type", Value::from("function")),
+        ("function", function),
+    ])])
 }
 
 impl Habits {
     /// `permissive`: the role of results to try where the template's text names none.
-    pub(super) fn of(program: &Program, source: &str, syntax: CallSyntax, permissive: Option<&'static str>) -> Result<Habits, PromptError> {
+    pub(super) fn of(
+        program: &Program,
+        source: &str,
+        syntax: CallSyntax,
+        permissive: Option<&'static str>,
+    ) -> Result<Habits, PromptError> {
         let probe = Probe { program };
         let user = |text: &'static str| Message::text("user", text);
         let assistant = |text: &'static str| Message::text("assistant", text);
@@ -98,24 +106,55 @@ impl Habits {
         // A template that cannot say this is of no use, and its own words say best why.
         let plain = program.run(&[user(A)], None, &RenderOptions::default(), true)?;
         if !plain.contains(A) {
-            return Err(PromptError::Template("does not print the text of a user message".to_owned()));
+            return Err(PromptError::Template(
+                "does not print the text of a user message".to_owned(),
+            ));
         }
         let has_system = probe.shows(&[system(A), user(B)], &[A, B]);
-        let first = if has_system { vec![system(D)] } else { Vec::new() };
+        let first = if has_system {
+            vec![system(D)]
+        } else {
+            Vec::new()
+        };
         let after = |rest: Vec<Message<'static>>| {
             let mut messages = first.clone();
             messages.extend(rest);
             messages
         };
-        let names_tool_role = ["'tool'", "\"tool\""].iter().any(|name| source.contains(name)) || source.contains("ipython");
+        let names_tool_role = ["'tool'", "\"tool\""]
+            .iter()
+            .any(|name| source.contains(name))
+            || source.contains("ipython");
         let with_result = |role| {
             let calls = calls(1, Arguments::Object);
-            after(vec![user(A), Message::calls("", calls), Message::result(role, "c1", A, D)])
+            after(vec![
+                user(A),
+                Message::calls("", calls),
+                Message::result(role, "c1", A, D),
+            ])
         };
         let result_role = match permissive {
             _ if names_tool_role && probe.shows(&with_result("tool"), &[D]) => Some("tool"),
-            _ if names_tool_role && probe.shows(&after(vec![user(A), assistant(B), Message::result("tool", "c1", A, D)]), &[A, B, D]) => Some("tool"),
-            Some(role) if probe.shows(&after(vec![user(A), assistant(B), Message::text(role, D)]), &[A, B, D]) => Some(role),
+            _ if names_tool_role
+                && probe.shows(
+                    &after(vec![
+                        user(A),
+                        assistant(B),
+                        Message::result("tool", "c1", A, D),
+                    ]),
+                    &[A, B, D],
+                ) =>
+            {
+                Some("tool")
+            }
+            Some(role)
+                if probe.shows(
+                    &after(vec![user(A), assistant(B), Message::text(role, D)]),
+                    &[A, B, D],
+                ) =>
+            {
+                Some(role)
+            }
             _ => None,
         };
         let turn = |count: usize, form: Arguments, text: &'static str| {
@@ -130,7 +169,11 @@ impl Habits {
             .find(|(form, is_object)| {
                 probe
                     .render(&turn(1, *form, ""), false)
-                    .is_some_and(|text| in_order(&text, &[B, C]) && (*is_object || !text.contains("\\\"")) && !is_escaped(&text))
+                    .is_some_and(|text| {
+                        in_order(&text, &[B, C])
+                            && (*is_object || !text.contains("\\\""))
+                            && !is_escaped(&text)
+                    })
             })
             .map(|(form, _)| form);
         // A template of another syntax (its family is not known here, or the configuration says otherwise) would show the model calls that the grammar
@@ -144,21 +187,29 @@ impl Habits {
         let form = calls.unwrap_or(Arguments::Object);
         let tools = agrees
             && probe
-            .render(&after(vec![user(D)]), true)
-            .is_some_and(|text| text.contains(A) && text.contains(C));
+                .render(&after(vec![user(D)]), true)
+                .is_some_and(|text| text.contains(A) && text.contains(C));
         let mut habits = Habits {
             system: has_system,
-            late_system: has_system && probe.shows(&[system(A), user(B), assistant(C), system(D), user(A)], &[A, B, C, D, A]),
+            late_system: has_system
+                && probe.shows(
+                    &[system(A), user(B), assistant(C), system(D), user(A)],
+                    &[A, B, C, D, A],
+                ),
             consecutive_users: probe.shows(&after(vec![user(A), user(B)]), &[A, B]),
-            consecutive_assistants: probe.shows(&after(vec![user(A), assistant(B), assistant(C), user(A)]), &[A, B, C, A]),
+            consecutive_assistants: probe.shows(
+                &after(vec![user(A), assistant(B), assistant(C), user(A)]),
+                &[A, B, C, A],
+            ),
             tools,
             calls,
             result_role,
             parallel_calls: calls.is_some()
-                && probe
-                    .render(&turn(2, form, ""), false)
-                    .is_some_and(|text| text.matches(B).count() >= 2 && text.matches(C).count() >= 2),
-            text_with_calls: calls.is_some() && probe.shows(&turn(1, form, "qztext"), &["qztext", B]),
+                && probe.render(&turn(2, form, ""), false).is_some_and(|text| {
+                    text.matches(B).count() >= 2 && text.matches(C).count() >= 2
+                }),
+            text_with_calls: calls.is_some()
+                && probe.shows(&turn(1, form, "qztext"), &["qztext", B]),
             reasoning: false,
             opening: None,
         };

@@ -57,7 +57,12 @@ impl<'a> Message<'a> {
         }
     }
 
-    pub(super) fn result(role: &'static str, id: impl Into<Cow<'a, str>>, name: impl Into<Cow<'a, str>>, content: impl Into<Cow<'a, str>>) -> Message<'a> {
+    pub(super) fn result(
+        role: &'static str,
+        id: impl Into<Cow<'a, str>>,
+        name: impl Into<Cow<'a, str>>,
+        content: impl Into<Cow<'a, str>>,
+    ) -> Message<'a> {
         Message {
             answers: Some((id.into(), name.into())),
             ..Message::text(role, content)
@@ -99,7 +104,11 @@ pub(super) struct Shape<'a> {
 
 impl Shape<'_> {
     /// `more`: our own addition to the system turn.
-    pub(super) fn messages<'a>(&self, conversation: &'a Conversation, more: Option<&str>) -> Vec<Message<'a>> {
+    pub(super) fn messages<'a>(
+        &self,
+        conversation: &'a Conversation,
+        more: Option<&str>,
+    ) -> Vec<Message<'a>> {
         let mut turns = conversation.turns.as_slice();
         let mut system = String::new();
         if let [Turn::System(text), rest @ ..] = turns {
@@ -119,8 +128,12 @@ impl Shape<'_> {
         }
         for turn in turns {
             match turn {
-                Turn::System(text) if self.habits.late_system => messages.push(Message::text("system", self.guard.escape(text))),
-                Turn::System(text) | Turn::User(text) => messages.push(Message::text("user", self.guard.escape(text))),
+                Turn::System(text) if self.habits.late_system => {
+                    messages.push(Message::text("system", self.guard.escape(text)));
+                }
+                Turn::System(text) | Turn::User(text) => {
+                    messages.push(Message::text("user", self.guard.escape(text)));
+                }
                 Turn::Assistant {
                     reasoning,
                     text,
@@ -131,8 +144,15 @@ impl Shape<'_> {
         self.alternate(messages)
     }
 
-    fn assistant<'a>(&self, reasoning: &'a str, text: &'a str, calls: &'a [Call], messages: &mut Vec<Message<'a>>) {
-        let mut reasoning = (self.habits.reasoning && !reasoning.is_empty()).then(|| self.guard.escape(reasoning));
+    fn assistant<'a>(
+        &self,
+        reasoning: &'a str,
+        text: &'a str,
+        calls: &'a [Call],
+        messages: &mut Vec<Message<'a>>,
+    ) {
+        let mut reasoning =
+            (self.habits.reasoning && !reasoning.is_empty()).then(|| self.guard.escape(reasoning));
         let text = self.guard.escape(text);
         if calls.is_empty() {
             if !text.is_empty() || reasoning.is_some() {
@@ -166,12 +186,13 @@ impl Shape<'_> {
                 ..Message::text("assistant", text)
             });
         }
-        let group = if self.habits.parallel_calls { calls.len() } else { 1 };
+        let group = if self.habits.parallel_calls {
+            calls.len()
+        } else {
+            1
+        };
         for calls in calls.chunks(group) {
-            let values = calls
-                .iter()
-                .map(|call| self.call(call, form))
-                .collect();
+            let values = calls.iter().map(|call| self.call(call, form)).collect();
             let arguments = calls
                 .iter()
                 .map(|call| call.arguments.to_string().len())

@@ -105,7 +105,10 @@ impl Paper {
 
     fn item(&mut self, depth: usize) -> Result<(), Error> {
         if depth > DEEPEST {
-            return Err(Error::new(ErrorKind::InvalidOperation, "value is nested too deeply to be written"));
+            return Err(Error::new(
+                ErrorKind::InvalidOperation,
+                "value is nested too deeply to be written",
+            ));
         }
         if self.left <= self.out.len() as u64 / 64 {
             return Err(Error::from(ErrorKind::OutOfFuel));
@@ -197,8 +200,13 @@ fn new_line(blanks: usize, out: &mut String) {
 fn json_key(key: &Value) -> Result<String, Error> {
     match key.kind() {
         ValueKind::String => Ok(key.as_str().unwrap_or_default().to_owned()),
-        ValueKind::None | ValueKind::Bool | ValueKind::Number => dumps(key, &Style::default(), Paper::new(None)),
-        kind => Err(Error::new(ErrorKind::InvalidOperation, format!("keys must be strings, not {kind}"))),
+        ValueKind::None | ValueKind::Bool | ValueKind::Number => {
+            dumps(key, &Style::default(), Paper::new(None))
+        }
+        kind => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!("keys must be strings, not {kind}"),
+        )),
     }
 }
 
@@ -283,7 +291,11 @@ fn write_repr(value: &Value, depth: usize, paper: &mut Paper) -> Result<(), Erro
         ValueKind::Number => write_number(value, ["nan", "inf", "-inf"], out),
         ValueKind::String => write_quoted(value.as_str().unwrap_or_default(), out),
         ValueKind::Seq | ValueKind::Iterable => {
-            let [open, end] = if value.is_tuple() { ['(', ')'] } else { ['[', ']'] };
+            let [open, end] = if value.is_tuple() {
+                ['(', ')']
+            } else {
+                ['[', ']']
+            };
             out.push(open);
             let mut count = 0;
             for item in value.try_iter()? {
@@ -315,7 +327,11 @@ fn write_repr(value: &Value, depth: usize, paper: &mut Paper) -> Result<(), Erro
 
 /// `repr(str)`: single quotes unless the text has some and no double ones.
 fn write_quoted(text: &str, out: &mut String) {
-    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let quote = if text.contains('\'') && !text.contains('"') {
+        '"'
+    } else {
+        '\''
+    };
     out.push(quote);
     for character in text.chars() {
         match character {

@@ -86,7 +86,13 @@ pub(super) struct Program {
 
 impl Program {
     /// The text for `messages`, guarded strings still guarded.
-    pub(super) fn run(&self, messages: &[Message<'_>], tools: Option<&Value>, options: &RenderOptions, open: bool) -> Result<String, PromptError> {
+    pub(super) fn run(
+        &self,
+        messages: &[Message<'_>],
+        tools: Option<&Value>,
+        options: &RenderOptions,
+        open: bool,
+    ) -> Result<String, PromptError> {
         let mut given = messages.iter().map(Message::len).sum();
         let list: Vec<Value> = messages.iter().map(Message::value).collect();
         let mut fields = vec![
@@ -111,13 +117,14 @@ impl Program {
 
 impl Template {
     /// Compiles `source`, or the built-in template of the vocabulary's family when the model has none.
-    pub fn new(source: Option<&str>, tokenizer: &Tokenizer, options: TemplateOptions) -> Result<Template, PromptError> {
-        let source = match source.or_else(|| families::built_in(tokenizer)) {
-            Some(source) => source,
-            None => {
-                let problem = "the model has none, and its vocabulary is of no family with a built-in one (Llama 3, ChatML)";
-                return Err(PromptError::Template(problem.to_owned()));
-            }
+    pub fn new(
+        source: Option<&str>,
+        tokenizer: &Tokenizer,
+        options: TemplateOptions,
+    ) -> Result<Template, PromptError> {
+        let Some(source) = source.or_else(|| families::built_in(tokenizer)) else {
+            let problem = "the model has none, and its vocabulary is of no family with a built-in one (Llama 3, ChatML)";
+            return Err(PromptError::Template(problem.to_owned()));
         };
         let date = options.date.unwrap_or_else(Date::today);
         let spelling = |token: Option<u32>| {
@@ -135,8 +142,15 @@ impl Template {
         let syntax = options
             .syntax
             .unwrap_or_else(|| families::syntax(source, tokenizer));
-        let habits = Habits::of(&program, source, syntax, families::permissive_result_role(syntax, tokenizer))?;
-        let thinks = source.contains(THINK.open) || source.contains(THINK.close) || tokenizer.token_id(THINK.open).is_some();
+        let habits = Habits::of(
+            &program,
+            source,
+            syntax,
+            families::permissive_result_role(syntax, tokenizer),
+        )?;
+        let thinks = source.contains(THINK.open)
+            || source.contains(THINK.close)
+            || tokenizer.token_id(THINK.open).is_some();
         Ok(Template {
             guard: Guard::new(tokenizer.markup()),
             program,
@@ -163,7 +177,12 @@ impl Template {
     }
 
     /// The prompt for the assistant's next turn.
-    pub fn render(&self, conversation: &Conversation, tools: &Tools, options: &RenderOptions) -> Result<Rendered, PromptError> {
+    pub fn render(
+        &self,
+        conversation: &Conversation,
+        tools: &Tools,
+        options: &RenderOptions,
+    ) -> Result<Rendered, PromptError> {
         let mode = self.mode(tools);
         let guarded = |text: &str| self.guard.escape(text).into_owned();
         let native = mode == ToolsMode::Full && self.habits.tools;
@@ -188,16 +207,25 @@ impl Template {
         let text = self
             .program
             .run(&messages, declared.as_ref(), options, true)?;
-        let stable = self.stable_bytes(&shape, conversation, more.as_deref(), declared.as_ref(), options, &text);
+        let stable = self.stable_bytes(
+            &shape,
+            conversation,
+            more.as_deref(),
+            declared.as_ref(),
+            options,
+            &text,
+        );
         let opened = self.opened_bytes(&messages, declared.as_ref(), options, &text);
-        let (tokens, stable_prefix, before_opening) = self.encode(&text, stable, text.len() - opened);
+        let (tokens, stable_prefix, before_opening) =
+            self.encode(&text, stable, text.len() - opened);
         Ok(Rendered {
             stable_prefix,
             generation_prompt: tokens.len() - before_opening,
             tokens,
             syntax: self.syntax,
             tools: mode,
-            thinking_open: self.thinking.is_some() && text[text.len() - opened..].trim_end().ends_with(THINK.open),
+            thinking_open: self.thinking.is_some()
+                && text[text.len() - opened..].trim_end().ends_with(THINK.open),
         })
     }
 
@@ -211,7 +239,9 @@ impl Template {
         match self.options.tools {
             _ if tools.list.is_empty() => ToolsMode::Off,
             ToolsMode::Auto if (1..SMALL).contains(&parameters) => ToolsMode::Compact,
-            ToolsMode::Auto if context > 0 && tools.estimated_tokens() > context / 4 => ToolsMode::Compact,
+            ToolsMode::Auto if context > 0 && tools.estimated_tokens() > context / 4 => {
+                ToolsMode::Compact
+            }
             ToolsMode::Auto => ToolsMode::Full,
             mode => mode,
         }
@@ -250,9 +280,17 @@ impl Template {
     }
 
     /// Bytes at the end of `text` that open the assistant's turn.
-    fn opened_bytes(&self, messages: &[Message<'_>], tools: Option<&Value>, options: &RenderOptions, text: &str) -> usize {
+    fn opened_bytes(
+        &self,
+        messages: &[Message<'_>],
+        tools: Option<&Value>,
+        options: &RenderOptions,
+        text: &str,
+    ) -> usize {
         match &self.habits.opening {
-            Some(opening) if options.thinking.is_none() && text.ends_with(opening.as_str()) => opening.len(),
+            Some(opening) if options.thinking.is_none() && text.ends_with(opening.as_str()) => {
+                opening.len()
+            }
             _ => match self.program.run(messages, tools, options, false) {
                 Ok(closed) if text.starts_with(&closed) => text.len() - closed.len(),
                 _ => 0,

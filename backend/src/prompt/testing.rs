@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Conversation, RenderOptions, Rendered, Template, TemplateOptions, Tools, ToolsMode, date::Date};
+use super::{
+    Conversation, RenderOptions, Rendered, Template, TemplateOptions, Tools, ToolsMode, date::Date,
+};
 use crate::tokenizer::{Tokenizer, testing};
 
 pub(crate) const DATE: Date = Date {
@@ -59,19 +61,25 @@ pub(crate) const LLAMA_CONTROLS: [&str; 7] = [
     "<|eom_id|>",
     "<|python_tag|>",
 ];
-pub(crate) const CHATML_CONTROLS: [&str; 5] = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<repo_name>", "<jupyter_start>"];
+pub(crate) const CHATML_CONTROLS: [&str; 5] = [
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<repo_name>",
+    "<jupyter_start>",
+];
 
 pub(crate) fn template(name: &str, tools: ToolsMode) -> (Template, Tokenizer) {
-    let (_, source, tokenizer) = shapes()
-        .into_iter()
-        .find(|shape| shape.0 == name)
-        .unwrap();
+    let (_, source, tokenizer) = shapes().into_iter().find(|shape| shape.0 == name).unwrap();
     let options = TemplateOptions {
         tools,
         date: Some(DATE),
         ..TemplateOptions::default()
     };
-    (Template::new(Some(&source), &tokenizer, options).unwrap(), tokenizer)
+    (
+        Template::new(Some(&source), &tokenizer, options).unwrap(),
+        tokenizer,
+    )
 }
 
 pub(crate) fn request(value: Value) -> protocol::Object {
@@ -98,8 +106,7 @@ pub(crate) fn spell(tokenizer: &Tokenizer, tokens: &[u32]) -> String {
     for token in tokens {
         match tokenizer.control_text(*token) {
             Some(text) => {
-                let name = text
-                    .trim_matches(|character| matches!(character, '<' | '>' | '|'));
+                let name = text.trim_matches(|character| matches!(character, '<' | '>' | '|'));
                 bytes.extend_from_slice(format!("⟨{name}⟩").as_bytes());
             }
             None => bytes.extend_from_slice(tokenizer.token_bytes(*token)),

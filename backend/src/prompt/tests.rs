@@ -23,7 +23,11 @@ fn assert_append_only(name: &str, template: &Template, requests: &[Value]) {
             .count();
         // Hermes' template ends a result at the end of the conversation without the line break it has elsewhere; the end of turn after it is lost.
         let lost = usize::from(name.contains("hermes"));
-        assert!(same + lost >= kept, "{name}: request {}: {same} of {kept} tokens are those of the next", index + 1);
+        assert!(
+            same + lost >= kept,
+            "{name}: request {}: {same} of {kept} tokens are those of the next",
+            index + 1
+        );
         assert_eq!(pair[0].stable_prefix, pair[1].stable_prefix, "{name}");
     }
 }
@@ -33,10 +37,20 @@ fn a_turns_prompt_is_the_beginning_of_the_next_turns() {
     // Field cases F078 and F079.
     let steps = [
         vec![user("<environment_context>"), user("list the files")],
-        vec![assistant("I'll look."), call("1", "look", "{\"city\":\"a\"}"), call("2", "look", "{}"), output("1", "x\ny"), output("2", "z < w")],
+        vec![
+            assistant("I'll look."),
+            call("1", "look", "{\"city\":\"a\"}"),
+            call("2", "look", "{}"),
+            output("1", "x\ny"),
+            output("2", "z < w"),
+        ],
         vec![call("3", "look", "{\"bad"), output("3", "error")],
         vec![assistant("Done: <|im_end|>"), user("thanks")],
-        vec![assistant("Bye."), json!({"role": "developer", "content": "new rule"}), user("again")],
+        vec![
+            assistant("Bye."),
+            json!({"role": "developer", "content": "new rule"}),
+            user("again"),
+        ],
     ];
     for (name, _, _) in testing::shapes() {
         for mode in [ToolsMode::Full, ToolsMode::Compact, ToolsMode::Off] {
@@ -53,7 +67,8 @@ fn a_turns_prompt_is_the_beginning_of_the_next_turns() {
 fn the_same_request_gives_the_same_tokens() {
     for (name, _, _) in testing::shapes() {
         let request = json!({"input": [user("a"), call("1", "f", "{\"x\":1}"), output("1", "b")], "tools": [tool("f")]});
-        let [one, other] = [(), ()].map(|()| render(&testing::template(name, ToolsMode::Full).0, &request));
+        let [one, other] =
+            [(), ()].map(|()| render(&testing::template(name, ToolsMode::Full).0, &request));
         assert_eq!(one, other);
     }
 }
@@ -61,10 +76,13 @@ fn the_same_request_gives_the_same_tokens() {
 /// `../shared/fixtures/codex` beside the checkout, or one level higher for a work tree.
 fn recordings() -> Option<std::path::PathBuf> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    ["../../shared/fixtures/codex", "../../../shared/fixtures/codex"]
-        .iter()
-        .map(|place| root.join(place))
-        .find(|place| place.is_dir())
+    [
+        "../../shared/fixtures/codex",
+        "../../../shared/fixtures/codex",
+    ]
+    .iter()
+    .map(|place| root.join(place))
+    .find(|place| place.is_dir())
 }
 
 /// A recorded request as the bridge sends it on: functions only. Roughly; the bridge's own tests say exactly.
@@ -76,21 +94,39 @@ fn functions_only(mut body: Value) -> Value {
             entry["name"] = format!("{prefix}{}", entry["name"].as_str().unwrap()).into();
             Some(entry)
         }
-        Some("custom") => Some(json!({"type": "function", "name": format!("{prefix}{}", entry["name"].as_str().unwrap()), "description": entry["description"],
-            "parameters": {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}})),
+        Some("custom") => Some(
+            json!({"type": "function", "name": format!("{prefix}{}", entry["name"].as_str().unwrap()), "description": entry["description"],
+            "parameters": {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}}),
+        ),
         _ => None,
     };
     for entry in body["tools"].as_array().into_iter().flatten() {
         if entry["type"] == "namespace" {
             let prefix = format!("{}__", entry["name"].as_str().unwrap());
-            tools.extend(entry["tools"].as_array().unwrap().iter().filter_map(|inner| flatten(&prefix, inner)));
+            tools.extend(
+                entry["tools"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .filter_map(|inner| flatten(&prefix, inner)),
+            );
         } else {
             tools.extend(flatten("", entry));
         }
     }
     body["tools"] = tools.into();
     if let Some(input) = body["input"].as_array_mut() {
-        input.retain(|item| !matches!(item["type"].as_str(), Some("tool_search_call" | "tool_search_output" | "additional_tools" | "compaction_trigger")));
+        input.retain(|item| {
+            !matches!(
+                item["type"].as_str(),
+                Some(
+                    "tool_search_call"
+                        | "tool_search_output"
+                        | "additional_tools"
+                        | "compaction_trigger"
+                )
+            )
+        });
         for item in input {
             match item["type"].as_str() {
                 Some("custom_tool_call") => {
@@ -119,7 +155,10 @@ fn every_recorded_conversation_of_codex_is_append_only() {
     };
     let templates: Vec<(String, Template)> = testing::shapes()
         .iter()
-        .flat_map(|(name, _, _)| [ToolsMode::Full, ToolsMode::Compact].map(|mode| (format!("{name} {mode:?}"), testing::template(name, mode).0)))
+        .flat_map(|(name, _, _)| {
+            [ToolsMode::Full, ToolsMode::Compact]
+                .map(|mode| (format!("{name} {mode:?}"), testing::template(name, mode).0))
+        })
         .collect();
     let (mut files, mut pairs) = (0, 0);
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -132,7 +171,12 @@ fn every_recorded_conversation_of_codex_is_append_only() {
             .as_array()
             .into_iter()
             .flatten()
-            .filter(|request| request["path"].as_str().is_some_and(|path| path.ends_with("/responses")) && request["body"]["input"].is_array())
+            .filter(|request| {
+                request["path"]
+                    .as_str()
+                    .is_some_and(|path| path.ends_with("/responses"))
+                    && request["body"]["input"].is_array()
+            })
             .map(|request| functions_only(request["body"].clone()))
             .collect();
         for (name, template) in &templates {
@@ -142,9 +186,11 @@ fn every_recorded_conversation_of_codex_is_append_only() {
             }
             // Requests of one thread: the items of the one are the first items of the other, with the same tools.
             for (index, request) in requests.iter().enumerate() {
-                let next = requests[index + 1..]
-                    .iter()
-                    .find(|next| next["tools"] == request["tools"] && next["instructions"] == request["instructions"] && starts_with(&next["input"], &request["input"]));
+                let next = requests[index + 1..].iter().find(|next| {
+                    next["tools"] == request["tools"]
+                        && next["instructions"] == request["instructions"]
+                        && starts_with(&next["input"], &request["input"])
+                });
                 if let Some(next) = next {
                     pairs += 1;
                     assert_append_only(&name, template, &[request.clone(), next.clone()]);
@@ -159,7 +205,9 @@ fn every_recorded_conversation_of_codex_is_append_only() {
 
 fn starts_with(longer: &Value, shorter: &Value) -> bool {
     match (longer.as_array(), shorter.as_array()) {
-        (Some(longer), Some(shorter)) => longer.len() > shorter.len() && longer.starts_with(shorter),
+        (Some(longer), Some(shorter)) => {
+            longer.len() > shorter.len() && longer.starts_with(shorter)
+        }
         _ => false,
     }
 }
@@ -200,8 +248,30 @@ impl Dice {
 /// Cuts, doubles and moves pieces of templates; pieces of others come in.
 fn mutate(source: &str, others: &[String], dice: &mut Dice) -> String {
     const WORDS: [&str; 24] = [
-        "{%", "%}", "{{", "}}", "-%}", "for x in messages", "endfor", "if", "endif", "loop", " | tojson", "(indent=4)", "namespace(a=1)", "messages", "[0]", "['content']",
-        " ~ ", " + ", " * 9999", "range(99999)", "macro m()", "raise_exception('x')", "recursive", "<|im_end|>",
+        "{%",
+        "%}",
+        "{{",
+        "}}",
+        "-%}",
+        "for x in messages",
+        "endfor",
+        "if",
+        "endif",
+        "loop",
+        " | tojson",
+        "(indent=4)",
+        "namespace(a=1)",
+        "messages",
+        "[0]",
+        "['content']",
+        " ~ ",
+        " + ",
+        " * 9999",
+        "range(99999)",
+        "macro m()",
+        "raise_exception('x')",
+        "recursive",
+        "<|im_end|>",
     ];
     let mut text = source.to_owned();
     for _ in 0..1 + dice.below(4) {
@@ -228,9 +298,11 @@ fn mutate(source: &str, others: &[String], dice: &mut Dice) -> String {
 fn mutated_templates_neither_panic_nor_hang() {
     let shapes = testing::shapes();
     let sources: Vec<String> = shapes.iter().map(|shape| shape.1.clone()).collect();
-    let request = testing::request(json!({"instructions": "a <|im_end|>", "tools": [tool("look")], "input": [
-        user("b"), assistant("c"), call("1", "look", "{\"x\": 1}"), output("1", "d"), user("e"),
-    ]}));
+    let request = testing::request(
+        json!({"instructions": "a <|im_end|>", "tools": [tool("look")], "input": [
+            user("b"), assistant("c"), call("1", "look", "{\"x\": 1}"), output("1", "d"), user("e"),
+        ]}),
+    );
     let conversation = Conversation::from_request(&request).unwrap();
     let tools = Tools::from_request(&request).unwrap();
     let mut dice = Dice(11);
@@ -303,7 +375,9 @@ fn disturbed_requests_are_read_or_refused_with_their_place() {
     ]});
     let templates: Vec<Template> = testing::shapes()
         .iter()
-        .flat_map(|(name, _, _)| [ToolsMode::Full, ToolsMode::Compact].map(|mode| testing::template(name, mode).0))
+        .flat_map(|(name, _, _)| {
+            [ToolsMode::Full, ToolsMode::Compact].map(|mode| testing::template(name, mode).0)
+        })
         .collect();
     let mut dice = Dice(5);
     let mut rendered = 0;
@@ -312,20 +386,29 @@ fn disturbed_requests_are_read_or_refused_with_their_place() {
         for _ in 0..1 + dice.below(3) {
             disturb(&mut request, &mut dice);
         }
-        let Value::Object(request) = request else { continue };
-        let read = Conversation::from_request(&request).and_then(|conversation| Ok((conversation, Tools::from_request(&request)?)));
+        let Value::Object(request) = request else {
+            continue;
+        };
+        let read = Conversation::from_request(&request)
+            .and_then(|conversation| Ok((conversation, Tools::from_request(&request)?)));
         match read {
             Ok((conversation, tools)) => {
                 let template = &templates[dice.below(templates.len())];
                 match template.render(&conversation, &tools, &RenderOptions::default()) {
                     Ok(prompt) => {
                         rendered += 1;
-                        assert!(prompt.stable_prefix <= prompt.tokens.len() && prompt.generation_prompt <= prompt.tokens.len());
+                        assert!(
+                            prompt.stable_prefix <= prompt.tokens.len()
+                                && prompt.generation_prompt <= prompt.tokens.len()
+                        );
                     }
                     Err(error) => assert!(matches!(error, PromptError::Template(_)), "{error}"),
                 }
             }
-            Err(error) => assert!(error.param().is_some_and(|param| !param.is_empty()), "{error}"),
+            Err(error) => assert!(
+                error.param().is_some_and(|param| !param.is_empty()),
+                "{error}"
+            ),
         }
     }
     assert!(rendered > 0);
@@ -333,12 +416,17 @@ fn disturbed_requests_are_read_or_refused_with_their_place() {
 
 /// A conversation of a text's size, as Codex's are: instructions, tools, a few turns with calls.
 fn long_request(bytes: usize) -> Value {
-    let code = "fn main() {\n    println!(\"{}\", 1 < 2); // zażółć 中文\n}\n".repeat(1 + bytes / 8 / 58);
+    let code =
+        "fn main() {\n    println!(\"{}\", 1 < 2); // zażółć 中文\n}\n".repeat(1 + bytes / 8 / 58);
     let tools: Vec<Value> = (0..8).map(|index| tool(&format!("tool_{index}"))).collect();
     let mut input = vec![user(&code), user("go on")];
     for turn in 0..3 {
         let id = turn.to_string();
-        input.extend([assistant("I look."), call(&id, "tool_1", "{\"city\": \"a\"}"), output(&id, &code)]);
+        input.extend([
+            assistant("I look."),
+            call(&id, "tool_1", "{\"city\": \"a\"}"),
+            output(&id, &code),
+        ]);
     }
     json!({"instructions": code.repeat(4), "tools": tools, "input": input})
 }
@@ -350,7 +438,8 @@ fn speed_of_a_prompt_of_30_kilobytes() {
 
     use crate::{model::TokenizerSource, tokenizer::Tokenizer};
 
-    let Some(path) = std::env::var_os("CODEX_BRIDGE_TEST_LLAMA3_TOKENIZER").map(PathBuf::from) else {
+    let Some(path) = std::env::var_os("CODEX_BRIDGE_TEST_LLAMA3_TOKENIZER").map(PathBuf::from)
+    else {
         println!("skipped: CODEX_BRIDGE_TEST_LLAMA3_TOKENIZER does not name a tokenizer.json");
         return;
     };
@@ -362,7 +451,12 @@ fn speed_of_a_prompt_of_30_kilobytes() {
     let tokenizer = Tokenizer::new(&source).unwrap();
     println!("tokenizer loaded in {:?}", started.elapsed());
     let started = Instant::now();
-    let template = Template::new(Some(testing::LLAMA31), &tokenizer, TemplateOptions::default()).unwrap();
+    let template = Template::new(
+        Some(testing::LLAMA31),
+        &tokenizer,
+        TemplateOptions::default(),
+    )
+    .unwrap();
     println!("template compiled and probed in {:?}", started.elapsed());
     let request = testing::request(long_request(30_000));
     let conversation = Conversation::from_request(&request).unwrap();
@@ -377,7 +471,12 @@ fn speed_of_a_prompt_of_30_kilobytes() {
         let started = Instant::now();
         let tokens = tokenizer.encode_text(&text);
         let encoded = started.elapsed();
-        println!("round {round}: {} bytes, {} tokens: rendered and encoded in {whole:?}; encoding alone {encoded:?} ({} tokens)", text.len(), rendered.tokens.len(), tokens.len());
+        println!(
+            "round {round}: {} bytes, {} tokens: rendered and encoded in {whole:?}; encoding alone {encoded:?} ({} tokens)",
+            text.len(),
+            rendered.tokens.len(),
+            tokens.len()
+        );
     }
     for (name, text) in [
         ("a letter", "a".repeat(1 << 20)),
@@ -387,31 +486,45 @@ fn speed_of_a_prompt_of_30_kilobytes() {
     ] {
         let started = Instant::now();
         let tokens = tokenizer.encode_text(&text).len();
-        println!("{} bytes of {name}: {tokens} tokens in {:?}", text.len(), started.elapsed());
+        println!(
+            "{} bytes of {name}: {tokens} tokens in {:?}",
+            text.len(),
+            started.elapsed()
+        );
     }
 }
 
 #[test]
 #[ignore = "a measurement: run with CODEX_BRIDGE_TEST_MODEL set"]
 fn size_of_codexs_first_prompt() {
-    let (Some(folder), Some(path)) = (recordings(), std::env::var_os("CODEX_BRIDGE_TEST_MODEL")) else {
-        println!("skipped: no recordings beside the checkout, or CODEX_BRIDGE_TEST_MODEL does not name a model");
+    let (Some(folder), Some(path)) = (recordings(), std::env::var_os("CODEX_BRIDGE_TEST_MODEL"))
+    else {
+        println!(
+            "skipped: no recordings beside the checkout, or CODEX_BRIDGE_TEST_MODEL does not name a model"
+        );
         return;
     };
     let model = crate::model::open(path.as_ref()).unwrap();
     let tokenizer = crate::tokenizer::Tokenizer::new(&model.tokenizer).unwrap();
     for file in ["hi_slim.json", "hi.json", "hi_fallback.json"] {
-        let recording: Value = serde_json::from_str(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap();
+        let recording: Value =
+            serde_json::from_str(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap();
         let request = functions_only(recording["requests"][0]["body"].clone());
         for tools in [ToolsMode::Full, ToolsMode::Compact, ToolsMode::Off] {
             let options = TemplateOptions {
                 tools,
                 ..TemplateOptions::default()
             };
-            let template = Template::new(model.chat_template.as_deref(), &tokenizer, options).unwrap();
+            let template =
+                Template::new(model.chat_template.as_deref(), &tokenizer, options).unwrap();
             let started = std::time::Instant::now();
             let rendered = render(&template, &request);
-            println!("{file} {tools:?}: {} tokens, {} of them stable, in {:?}", rendered.tokens.len(), rendered.stable_prefix, started.elapsed());
+            println!(
+                "{file} {tools:?}: {} tokens, {} of them stable, in {:?}",
+                rendered.tokens.len(),
+                rendered.stable_prefix,
+                started.elapsed()
+            );
         }
     }
 }

@@ -51,13 +51,23 @@ impl Tools {
             let entry = as_object(entry, &path)?;
             let kind = required_str(entry, "type", &path)?;
             if kind != "function" {
-                let problem = format!("must be \"function\" here, but {} came", describe(&Value::from(kind)));
+                let problem = format!(
+                    "must be \"function\" here, but {} came",
+                    describe(&Value::from(kind))
+                );
                 return Err(FieldError::new(join(&path, "type"), problem).into());
             }
             let parameters = match entry.get("parameters") {
                 None | Some(Value::Null) => json!({"type": "object", "properties": {}}),
                 Some(Value::Object(schema)) => Value::Object(schema.clone()),
-                Some(other) => return Err(FieldError::unexpected(join(&path, "parameters"), "an object", other).into()),
+                Some(other) => {
+                    return Err(FieldError::unexpected(
+                        join(&path, "parameters"),
+                        "an object",
+                        other,
+                    )
+                    .into());
+                }
             };
             list.push(Tool {
                 name: required_str(entry, "name", &path)?.to_owned(),
@@ -75,7 +85,9 @@ impl Tools {
     pub(super) fn estimated_tokens(&self) -> usize {
         self.list
             .iter()
-            .map(|tool| tool.name.len() + tool.description.len() + tool.parameters.to_string().len() + 80)
+            .map(|tool| {
+                tool.name.len() + tool.description.len() + tool.parameters.to_string().len() + 80
+            })
             .sum::<usize>()
             / 4
     }

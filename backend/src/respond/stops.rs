@@ -84,6 +84,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::parse::tests::cases;
 
     fn run(stops: &[&str], pieces: &[String]) -> (String, bool) {
         let mut filter = Stops::new(stops.iter().map(|stop| (*stop).to_owned()).collect());
@@ -123,6 +124,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(cases(1_000))]
+
         #[test]
         fn pieces_do_not_matter(text in "[abł]{0,24}", cuts in prop::collection::vec(1usize..5, 1..9), stops in prop::collection::vec("[abł]{1,3}", 0..4)) {
             let stops: Vec<&str> = stops.iter().map(String::as_str).collect();

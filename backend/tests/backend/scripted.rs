@@ -226,6 +226,39 @@ async fn stopping_the_engine_ends_streams_honestly() {
 }
 
 #[tokio::test]
+async fn a_probe_without_words_is_answered() {
+    let backend = scripted(&Scripted::default().answer(&["Hello", " there"]));
+    let probe = json!({"model": "any", "input": "", "max_output_tokens": 1, "tools": [], "tool_choice": "auto"});
+    let answer = response(&backend, probe).await;
+    assert_eq!(answer["model"], "any");
+    assert_eq!(answer["output"][0]["content"][0]["text"], "Hello");
+}
+
+#[tokio::test]
+async fn requests_side_by_side_get_their_own_answers() {
+    let backend =
+        scripted(&Scripted::default().answer_text("One answer for everybody who asks.", 4));
+    let asked = (0..4).map(|number| {
+        response(
+            &backend,
+            json!({"input": format!("{number}"), "temperature": 0}),
+        )
+    });
+    let mut ids = std::collections::BTreeSet::new();
+    for asked in asked.collect::<Vec<_>>() {
+        let answer = asked.await;
+        assert_eq!(
+            answer["output"][0]["content"][0]["text"],
+            "One answer for everybody who asks."
+        );
+        ids.insert(answer["output"][0]["id"].as_str().unwrap().to_owned());
+        ids.insert(answer["id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(ids.len(), 8);
+    assert_eq!(backend.status().responses_completed, 4);
+}
+
+#[tokio::test]
 async fn what_is_served_is_told() {
     let backend = scripted(&Scripted::default().answer(&["Hello"]));
     let info = backend.info();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{Bridge, SECOND, config, error_message, json, nobody, soon};
 
 /// Nothing runs the engine in these tests, so that it is loading for ever.
-fn loading(wait_for_ready: Option<Duration>) -> Config {
+pub(crate) fn loading(wait_for_ready: Option<Duration>) -> Config {
     let mut config = config(nobody());
     config.upstream = UpstreamConfig::Bundled(BundledUpstream {
         model: "/nonexistent/Demo-1B.gguf".to_owned(),

@@ -7,6 +7,7 @@
     reason = "the helpers are tests too"
 )]
 
+mod bundled;
 mod drain;
 mod engine;
 mod guard;

@@ -80,7 +80,10 @@ pub(crate) struct Bridge {
 
 impl Bridge {
     pub(crate) async fn start(config: Config) -> Self {
-        let server = Server::bind(config).await.unwrap();
+        Self::serving(Server::bind(config).await.unwrap())
+    }
+
+    pub(crate) fn serving(server: Server) -> Self {
         let address = server.addr();
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(server.serve(async {

@@ -174,7 +174,7 @@ fn a_broken_device_fails_every_generation_with_its_words_and_the_engine_says_so(
         ),
     ];
     for (breakdown, why) in cases {
-        let fake = Fake::new(100).breakdown(breakdown);
+        let (fake, gate) = Fake::new(100).breakdown(breakdown).gate();
         let engine = fake.start(EngineOptions {
             max_running: 2,
             ..EngineOptions::default()
@@ -182,6 +182,8 @@ fn a_broken_device_fails_every_generation_with_its_words_and_the_engine_says_so(
         let running: Vec<_> = (0..4)
             .map(|i| engine.submit(request(prompt(i, 20), 50)).unwrap())
             .collect();
+        // All are in before the first step.
+        drop(gate);
         for generation in running {
             assert_eq!(read(generation).reason, Finish::Failed(why.to_owned()));
         }

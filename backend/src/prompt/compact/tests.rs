@@ -15,7 +15,10 @@ fn line(description: &str, parameters: Value) -> String {
 fn a_tool_is_a_signature_and_the_first_sentence() {
     let parameters = json!({"type": "object", "properties": {"cmd": {"type": "string"}, "workdir": {"type": "string"}}, "required": ["cmd"]});
     assert_eq!(
-        line("Runs a command in a PTY. Returns output.\nMore.", parameters),
+        line(
+            "Runs a command in a PTY. Returns output.\nMore.",
+            parameters
+        ),
         "f(cmd: string, workdir?: string) - Runs a command in a PTY."
     );
     assert_eq!(line("", json!({})), "f()");
@@ -34,7 +37,8 @@ fn types_are_written_as_people_write_them() {
     }});
     assert_eq!(
         line("", parameters),
-        "f(a?: string[], b?: \"x\" | \"y\", c?: string | null, d?: integer | null, e?: {k: boolean}[], g?: object, h?: any, i?: 3, j?: (1 | 2)[], k?: any[], l?: any)"
+        "f(a?: string[], b?: \"x\" | \"y\", c?: string | null, d?: integer | null, \
+         e?: {k: boolean}[], g?: object, h?: any, i?: 3, j?: (1 | 2)[], k?: any[], l?: any)"
     );
 }
 

@@ -63,9 +63,15 @@ fn instructions_and_leading_developer_messages_are_one_system_turn() {
 
 #[test]
 fn a_string_is_a_user_message_even_an_empty_one() {
-    assert_eq!(read(json!({"input": "hi"})).unwrap(), [Turn::User("hi".to_owned())]);
+    assert_eq!(
+        read(json!({"input": "hi"})).unwrap(),
+        [Turn::User("hi".to_owned())]
+    );
     // The load probe of `codex --oss`.
-    assert_eq!(read(json!({"input": ""})).unwrap(), [Turn::User(String::new())]);
+    assert_eq!(
+        read(json!({"input": ""})).unwrap(),
+        [Turn::User(String::new())]
+    );
 }
 
 #[test]
@@ -77,14 +83,27 @@ fn an_empty_reasoning_item_adds_nothing() {
         {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "content": [{"type": "output_text", "text": "b", "annotations": []}]},
         {"role": "user", "content": "c"},
     ]));
-    assert_eq!(turns, [Turn::User("a".to_owned()), said("b"), Turn::User("c".to_owned())]);
+    assert_eq!(
+        turns,
+        [
+            Turn::User("a".to_owned()),
+            said("b"),
+            Turn::User("c".to_owned())
+        ]
+    );
 }
 
 #[test]
 fn reasoning_belongs_to_the_turn_it_came_before() {
     let reasoning = json!({"type": "reasoning", "summary": [{"type": "summary_text", "text": "short"}], "encrypted_content": null,
         "content": [{"type": "reasoning_text", "text": "why "}, {"type": "reasoning_text", "text": "not"}]});
-    let turns = turns(&json!([user("a"), reasoning, assistant("b"), call("1", "f", "{}"), output("1", "x")]));
+    let turns = turns(&json!([
+        user("a"),
+        reasoning,
+        assistant("b"),
+        call("1", "f", "{}"),
+        output("1", "x")
+    ]));
     let mut expected = called("b", &[("1", json!({}), Some("x"))]);
     if let Turn::Assistant { reasoning, .. } = &mut expected {
         reasoning.push_str("why not");
@@ -95,12 +114,22 @@ fn reasoning_belongs_to_the_turn_it_came_before() {
 #[test]
 fn parallel_calls_are_one_turn_and_successive_ones_are_not() {
     let turns = turns(&json!([
-        user("a"), call("1", "f", "{}"), call("2", "f", "{}"), output("2", "two"), output("1", "one"), call("3", "f", "{}"), output("3", "three"), assistant("b"),
+        user("a"),
+        call("1", "f", "{}"),
+        call("2", "f", "{}"),
+        output("2", "two"),
+        output("1", "one"),
+        call("3", "f", "{}"),
+        output("3", "three"),
+        assistant("b"),
     ]));
     assert_eq!(
         turns[1..],
         [
-            called("", &[("1", json!({}), Some("one")), ("2", json!({}), Some("two"))]),
+            called(
+                "",
+                &[("1", json!({}), Some("one")), ("2", json!({}), Some("two"))]
+            ),
             called("", &[("3", json!({}), Some("three"))]),
             said("b")
         ]
@@ -109,8 +138,18 @@ fn parallel_calls_are_one_turn_and_successive_ones_are_not() {
 
 #[test]
 fn text_between_a_call_and_its_result_was_said_with_the_call() {
-    let turns = turns(&json!([user("a"), assistant("x"), call("1", "f", "{}"), assistant("y"), output("1", "one"), assistant("z")]));
-    assert_eq!(turns[1..], [called("x\ny", &[("1", json!({}), Some("one"))]), said("z")]);
+    let turns = turns(&json!([
+        user("a"),
+        assistant("x"),
+        call("1", "f", "{}"),
+        assistant("y"),
+        output("1", "one"),
+        assistant("z")
+    ]));
+    assert_eq!(
+        turns[1..],
+        [called("x\ny", &[("1", json!({}), Some("one"))]), said("z")]
+    );
 }
 
 #[test]
@@ -118,10 +157,16 @@ fn unfinished_calls_and_results_without_a_call_do_not_end_the_conversation() {
     // Field case F070.
     assert_eq!(
         turns(&json!([user("a"), call("x", "f", "{}"), user("b")])),
-        [Turn::User("a".to_owned()), called("", &[("x", json!({}), None)]), Turn::User("b".to_owned())]
+        [
+            Turn::User("a".to_owned()),
+            called("", &[("x", json!({}), None)]),
+            Turn::User("b".to_owned())
+        ]
     );
     assert_eq!(
-        turns(&json!([user("a"), output("y", "lost"), {"type": "function_call_output", "output": "nameless"}])),
+        turns(
+            &json!([user("a"), output("y", "lost"), {"type": "function_call_output", "output": "nameless"}])
+        ),
         [
             Turn::User("a".to_owned()),
             Turn::User("Result of an earlier tool call:\nlost".to_owned()),
@@ -129,7 +174,13 @@ fn unfinished_calls_and_results_without_a_call_do_not_end_the_conversation() {
         ]
     );
     // The same id twice: the first result is the first call's.
-    let twice = turns(&json!([call("x", "f", "{}"), output("x", "1"), call("x", "f", "{}"), output("x", "2"), output("x", "3")]));
+    let twice = turns(&json!([
+        call("x", "f", "{}"),
+        output("x", "1"),
+        call("x", "f", "{}"),
+        output("x", "2"),
+        output("x", "3")
+    ]));
     assert_eq!(
         twice,
         [
@@ -159,21 +210,36 @@ fn images_are_refused_in_messages_and_noted_in_results() {
     let image = json!({"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="});
     let message = json!({"input": [user("a"), {"role": "user", "content": [{"type": "input_text", "text": "see"}, image]}]});
     let error = read(message.clone()).unwrap_err();
-    assert_eq!(error.to_string(), "input[1].content[1]: is an image, but this model reads text only");
+    assert_eq!(
+        error.to_string(),
+        "input[1].content[1]: is an image, but this model reads text only"
+    );
     assert_eq!(error.param(), Some("input[1].content[1]"));
     let noted = Conversation::with_images(&request(message), Images::Note).unwrap();
-    assert_eq!(noted.turns[1], Turn::User("see\n[image omitted: this model reads text only]".to_owned()));
+    assert_eq!(
+        noted.turns[1],
+        Turn::User("see\n[image omitted: this model reads text only]".to_owned())
+    );
     // Field case F085.
     let result = json!([call("v", "f", "{}"), {"type": "function_call_output", "call_id": "v", "output": [
         {"type": "input_text", "text": "Wall time: 1s"}, image, {"type": "strange"},
     ]}]);
     let note = "Wall time: 1s\n[image omitted: this model reads text only]\n[strange omitted: this model reads text only]";
-    assert_eq!(turns(&result), [called("", &[("v", json!({}), Some(note))])]);
+    assert_eq!(
+        turns(&result),
+        [called("", &[("v", json!({}), Some(note))])]
+    );
 }
 
 #[test]
 fn hosted_items_of_the_history_are_passed_over() {
-    let silent = ["web_search_call", "mcp_call", "computer_call_output", "image_generation_call", "compaction"];
+    let silent = [
+        "web_search_call",
+        "mcp_call",
+        "computer_call_output",
+        "image_generation_call",
+        "compaction",
+    ];
     let mut input: Vec<Value> = silent
         .iter()
         .map(|kind| json!({"type": kind, "id": "x"}))
@@ -185,10 +251,22 @@ fn hosted_items_of_the_history_are_passed_over() {
 #[test]
 fn every_error_names_the_path_what_came_and_what_is_allowed() {
     for (value, message) in [
-        (json!({}), "input: is missing; it must be a string or an array of items"),
-        (json!({"input": 7}), "input: must be a string or an array of items, but the number 7 came"),
-        (json!({"instructions": [], "input": "a"}), "instructions: must be a string, but an array of 0 came"),
-        (json!({"input": ["a"]}), "input[0]: must be an object, but the string \"a\" came"),
+        (
+            json!({}),
+            "input: is missing; it must be a string or an array of items",
+        ),
+        (
+            json!({"input": 7}),
+            "input: must be a string or an array of items, but the number 7 came",
+        ),
+        (
+            json!({"instructions": [], "input": "a"}),
+            "instructions: must be a string, but an array of 0 came",
+        ),
+        (
+            json!({"input": ["a"]}),
+            "input[0]: must be an object, but the string \"a\" came",
+        ),
         (
             json!({"input": [{"type": "item_reference", "id": "x"}]}),
             "input[0].type: must be \"message\", \"function_call\", \"function_call_output\" or \"reasoning\", but the string \"item_reference\" came",
@@ -197,13 +275,22 @@ fn every_error_names_the_path_what_came_and_what_is_allowed() {
             json!({"input": [{"role": "tool", "content": "x"}]}),
             "input[0].role: must be \"user\", \"assistant\", \"system\" or \"developer\", but the string \"tool\" came",
         ),
-        (json!({"input": [{"role": "user", "content": 1}]}), "input[0].content: must be a string or an array of parts, but the number 1 came"),
+        (
+            json!({"input": [{"role": "user", "content": 1}]}),
+            "input[0].content: must be a string or an array of parts, but the number 1 came",
+        ),
         (
             json!({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}),
             "input[0].content[0].type: must be \"input_text\", \"output_text\" or \"refusal\", but the string \"input_file\" came",
         ),
-        (json!({"input": [{"type": "function_call", "name": "f"}]}), "input[0].call_id: is missing; it must be a string"),
-        (json!({"input": [{"type": "function_call", "call_id": "1", "name": 3}]}), "input[0].name: must be a string, but the number 3 came"),
+        (
+            json!({"input": [{"type": "function_call", "name": "f"}]}),
+            "input[0].call_id: is missing; it must be a string",
+        ),
+        (
+            json!({"input": [{"type": "function_call", "call_id": "1", "name": 3}]}),
+            "input[0].name: must be a string, but the number 3 came",
+        ),
     ] {
         assert_eq!(refusal(value), message);
     }

@@ -4,7 +4,10 @@ use crate::prompt::testing::DATE;
 fn run(source: &str) -> Result<String, String> {
     let context = Value::from_pairs([
         ("s", Value::from(" <a> 'é' ")),
-        ("m", Value::from_pairs([("k", Value::from(1)), ("n", Value::from(()))])),
+        (
+            "m",
+            Value::from_pairs([("k", Value::from(1)), ("n", Value::from(()))]),
+        ),
         ("l", Value::from(vec![Value::from(1), Value::from(2)])),
     ]);
     Jinja::new(source, DATE)
@@ -20,28 +23,65 @@ fn prints(source: &str, expected: &str) {
 #[test]
 fn templates_mean_what_they_mean_to_transformers() {
     prints("{% if true %}\n  x\n  {% endif %}\ny", "  x\ny");
-    prints("{{ m | tojson }}{{ s | tojson }}", r#"{"k": 1, "n": null}" <a> 'é' ""#);
+    prints(
+        "{{ m | tojson }}{{ s | tojson }}",
+        r#"{"k": 1, "n": null}" <a> 'é' ""#,
+    );
     prints("{{ l | tojson(indent=2) }}", "[\n  1,\n  2\n]");
     prints("{{ l | tojson(separators=[',', ':']) }}", "[1,2]");
-    prints("{{ s.strip() }}|{{ s | trim }}|{{ s.split('a')[0] }}", "<a> 'é'|<a> 'é'| <");
-    prints("{{ m.items() | list }}{{ m.get('x', 'd') }}{% for k, v in m | items %}{{ k }}{% endfor %}", "[('k', 1), ('n', None)]dkn");
-    prints("{% for x in [1, 2, 3] %}{% if x == 2 %}{% continue %}{% endif %}{% if x == 3 %}{% break %}{% endif %}{{ x }}{% endfor %}", "1");
-    prints("{{ true }} {{ none }} {{ 1.0 }} {{ l }} {{ missing }}", "True None 1.0 [1, 2] ");
-    prints("{% set ns = namespace(n=0) %}{% for x in l %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}", "3");
-    prints("{{ 'a' is string and 'a' is iterable and l is sequence and m is mapping and 1 is not iterable }}", "True");
-    prints("{% for x in l %}{{ loop.previtem }}{{ loop.nextitem }};{% endfor %}", "2;1;");
-    prints("{%- generation -%} a {%- endgeneration %} b{% generation %}\nc\n{% endgeneration %}\n", "a bc\n");
+    prints(
+        "{{ s.strip() }}|{{ s | trim }}|{{ s.split('a')[0] }}",
+        "<a> 'é'|<a> 'é'| <",
+    );
+    prints(
+        "{{ m.items() | list }}{{ m.get('x', 'd') }}{% for k, v in m | items %}{{ k }}{% endfor %}",
+        "[('k', 1), ('n', None)]dkn",
+    );
+    prints(
+        "{% for x in [1, 2, 3] %}{% if x == 2 %}{% continue %}{% endif %}{% if x == 3 %}{% break %}{% endif %}{{ x }}{% endfor %}",
+        "1",
+    );
+    prints(
+        "{{ true }} {{ none }} {{ 1.0 }} {{ l }} {{ missing }}",
+        "True None 1.0 [1, 2] ",
+    );
+    prints(
+        "{% set ns = namespace(n=0) %}{% for x in l %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}",
+        "3",
+    );
+    prints(
+        "{{ 'a' is string and 'a' is iterable and l is sequence and m is mapping and 1 is not iterable }}",
+        "True",
+    );
+    prints(
+        "{% for x in l %}{{ loop.previtem }}{{ loop.nextitem }};{% endfor %}",
+        "2;1;",
+    );
+    prints(
+        "{%- generation -%} a {%- endgeneration %} b{% generation %}\nc\n{% endgeneration %}\n",
+        "a bc\n",
+    );
     prints("{{ strftime_now('%d %b %Y') }}", "05 Jul 2024");
-    prints("{{ 'x' if s.startswith(' ') else 'y' }}{{ l[-1] }}{{ l[1:] }}{{ ('a' ~ 1) }}", "x2[2]a1");
+    prints(
+        "{{ 'x' if s.startswith(' ') else 'y' }}{{ l[-1] }}{{ l[1:] }}{{ ('a' ~ 1) }}",
+        "x2[2]a1",
+    );
 }
 
 #[test]
 fn exceptions_of_a_template_are_told_with_their_line() {
-    assert_eq!(run("a\n{{ raise_exception('roles must alternate') }}"), Err("chat template: roles must alternate (line 2)".to_owned()));
+    assert_eq!(
+        run("a\n{{ raise_exception('roles must alternate') }}"),
+        Err("chat template: roles must alternate (line 2)".to_owned())
+    );
     assert!(run("{% if %}").unwrap_err().starts_with("chat template: "));
     assert!(run("{{ s | nofilter }}").unwrap_err().contains("nofilter"));
     assert!(run("{{ missing.x.y }}").is_err());
-    assert!(run("{{ l | tojson(indent=99999999) }}").unwrap_err().contains("indent must be 0 to 16"));
+    assert!(
+        run("{{ l | tojson(indent=99999999) }}")
+            .unwrap_err()
+            .contains("indent must be 0 to 16")
+    );
     assert!(run("{{ l | tojson(colour=1) }}").is_err());
 }
 
@@ -70,9 +110,20 @@ fn bombs_end_with_an_error_soon() {
         println!("{:?} {bomb}", begun.elapsed());
     }
     assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
-    let deep = format!("{}x{}", "{% if true %}".repeat(3000), "{% endif %}".repeat(3000));
+    let deep = format!(
+        "{}x{}",
+        "{% if true %}".repeat(3000),
+        "{% endif %}".repeat(3000)
+    );
     assert!(run(&deep).is_err());
-    assert!(run(&format!("{{{{ {}1{} }}}}", "(".repeat(3000), ")".repeat(3000))).is_err());
+    assert!(
+        run(&format!(
+            "{{{{ {}1{} }}}}",
+            "(".repeat(3000),
+            ")".repeat(3000)
+        ))
+        .is_err()
+    );
 }
 
 #[test]
@@ -82,7 +133,8 @@ fn prompts_are_those_that_jinja2_makes() {
     let cases = golden["cases"].as_array().unwrap();
     for case in cases {
         let name = case[0].as_str().unwrap();
-        let at = |list: &str, place: usize| golden[list][case[place].as_u64().unwrap() as usize].clone();
+        let at =
+            |list: &str, place: usize| golden[list][case[place].as_u64().unwrap() as usize].clone();
         let mut context = at("settings", 2);
         context["messages"] = at("conversations", 1);
         context["bos_token"] = "<|begin_of_text|>".into();
@@ -94,7 +146,9 @@ fn prompts_are_those_that_jinja2_makes() {
         let jinja = Jinja::new(&source, DATE).unwrap();
         let text = match jinja.render(python::value(&context, &str::to_owned), 4096) {
             Ok(text) => text,
-            Err(PromptError::Template(message)) => format!("! {}", message.split(" (line").next().unwrap()),
+            Err(PromptError::Template(message)) => {
+                format!("! {}", message.split(" (line").next().unwrap())
+            }
             Err(other) => panic!("{other}"),
         };
         assert_eq!(text, case[3].as_str().unwrap(), "{name} {context}");

@@ -1,6 +1,12 @@
 use super::*;
 
-const CONTROLS: [&str; 5] = ["<|eot_id|>", "<|im_end|>", "<|python_tag|>", "[INST]", "</s>"];
+const CONTROLS: [&str; 5] = [
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|python_tag|>",
+    "[INST]",
+    "</s>",
+];
 
 fn guard() -> Guard {
     Guard::new(CONTROLS.into_iter())
@@ -14,7 +20,18 @@ fn has_control(text: &str) -> bool {
 fn text_comes_back_as_it_was() {
     let guard = guard();
     for text in [
-        "", "plain", "<|eot_id|>", "a<b>c", "\u{FDD0}", "\u{FDD0}\u{FDD1}\u{FDD2}", "\u{FDD0}\u{FDD2}<|", "|eot_id|>", "  >", "eot", "[[INST]]", "é<\u{FDD2}",
+        "",
+        "plain",
+        "<|eot_id|>",
+        "a<b>c",
+        "\u{FDD0}",
+        "\u{FDD0}\u{FDD1}\u{FDD2}",
+        "\u{FDD0}\u{FDD2}<|",
+        "|eot_id|>",
+        "  >",
+        "eot",
+        "[[INST]]",
+        "é<\u{FDD2}",
     ] {
         assert_eq!(unescape(&guard.escape(text)), text, "{text:?}");
         assert!(!has_control(&guard.escape(text)));
@@ -23,7 +40,10 @@ fn text_comes_back_as_it_was() {
 
 #[test]
 fn text_without_any_start_of_a_control_token_is_not_copied() {
-    assert!(matches!(guard().escape("fn main() { a > b }"), Cow::Borrowed(_)));
+    assert!(matches!(
+        guard().escape("fn main() { a > b }"),
+        Cow::Borrowed(_)
+    ));
 }
 
 #[test]
@@ -37,7 +57,10 @@ fn nothing_can_be_pieced_together_from_several_strings_and_a_template() {
                 let middle = guard.escape(&control[left..right]);
                 let written = format!("{}{middle}{}", &control[..left], &control[right..]);
                 assert!(!has_control(&written), "{control} [{left}..{right}]");
-                let (start, end) = (guard.escape(&control[..left]), guard.escape(&control[left..]));
+                let (start, end) = (
+                    guard.escape(&control[..left]),
+                    guard.escape(&control[left..]),
+                );
                 assert!(!has_control(&format!("{start}{end}")));
             }
         }
@@ -54,7 +77,10 @@ fn blanks_at_both_ends_stay_at_the_ends_so_that_templates_can_trim() {
 #[test]
 fn any_text_comes_back_and_brings_no_control_token() {
     let guard = guard();
-    let parts = ["<", "|", "eot_id", "|>", ">", "[", "INST]", "\u{FDD0}", "\u{FDD1}", "\u{FDD2}", " ", "x", "</s", "é"];
+    let parts = [
+        "<", "|", "eot_id", "|>", ">", "[", "INST]", "\u{FDD0}", "\u{FDD1}", "\u{FDD2}", " ", "x",
+        "</s", "é",
+    ];
     let mut seed = 9u64;
     for _ in 0..50_000 {
         let mut text = String::new();

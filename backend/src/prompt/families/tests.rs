@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::prompt::testing::{HERMES, LLAMA31, LLAMA_CONTROLS, SMOLLM2, CHATML_CONTROLS};
+use crate::prompt::testing::{CHATML_CONTROLS, HERMES, LLAMA_CONTROLS, LLAMA31, SMOLLM2};
 use crate::tokenizer::testing::with_controls;
 
 fn calls() -> Vec<Call> {
@@ -22,8 +22,15 @@ fn the_syntax_is_that_of_the_family() {
     assert_eq!(syntax(SMOLLM2, &chatml), CallSyntax::SmolLm2);
     assert_eq!(syntax(HERMES, &chatml), CallSyntax::Hermes);
     assert_eq!(syntax(LLAMA31, &llama), CallSyntax::LlamaJson);
-    assert_eq!(syntax(HERMES, &llama), CallSyntax::Hermes, "Hermes 3 on Llama 3's vocabulary");
-    assert_eq!(syntax("", &with_controls(&["<|im_start|>", "<|im_end|>"])), CallSyntax::Hermes);
+    assert_eq!(
+        syntax(HERMES, &llama),
+        CallSyntax::Hermes,
+        "Hermes 3 on Llama 3's vocabulary"
+    );
+    assert_eq!(
+        syntax("", &with_controls(&["<|im_start|>", "<|im_end|>"])),
+        CallSyntax::Hermes
+    );
 }
 
 #[test]
@@ -42,7 +49,10 @@ fn calls_are_written_as_the_model_writes_them() {
         write(CallSyntax::SmolLm2),
         r#"<tool_call>[{"name": "f", "arguments": {"x": 1, "s": "a'b"}}, {"name": "g", "arguments": {"invalid_arguments": "{broken"}}]</tool_call>"#
     );
-    assert_eq!(write(CallSyntax::LlamaPythonic), r#"[f(x=1, s="a'b"), g(invalid_arguments='{broken')]"#);
+    assert_eq!(
+        write(CallSyntax::LlamaPythonic),
+        r#"[f(x=1, s="a'b"), g(invalid_arguments='{broken')]"#
+    );
 }
 
 #[test]
@@ -56,11 +66,18 @@ fn tools_are_optional_and_a_greeting_shows_it() {
             strict: false,
         }],
     };
-    for syntax in [CallSyntax::LlamaJson, CallSyntax::LlamaPythonic, CallSyntax::Hermes, CallSyntax::SmolLm2] {
+    for syntax in [
+        CallSyntax::LlamaJson,
+        CallSyntax::LlamaPythonic,
+        CallSyntax::Hermes,
+        CallSyntax::SmolLm2,
+    ] {
         let full = describe(&tools, ToolsMode::Full, syntax, &str::to_owned);
         assert!(full.contains(r#"{"type": "function", "function": {"name": "look", "description": "Looks. Carefully.", "parameters": {"type": "object""#));
         let compact = describe(&tools, ToolsMode::Compact, syntax, &str::to_owned);
-        assert!(compact.contains("\nlook(at?: string) - Looks.\n") && !compact.contains("properties"));
+        assert!(
+            compact.contains("\nlook(at?: string) - Looks.\n") && !compact.contains("properties")
+        );
         for text in [full, compact] {
             assert!(text.contains("only when the task needs it") && text.contains("Hello!"));
         }

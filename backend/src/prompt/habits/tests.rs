@@ -30,7 +30,7 @@ fn templates_show_what_they_can_say() {
         calls: Some(Arguments::Object),
         result_role: Some("tool"),
         opening: Some("<|start_header_id|>assistant<|end_header_id|>\n\n".to_owned()),
-        ..permissive.clone()
+        ..permissive
     };
     assert_eq!(habits("llama31"), llama);
     assert_eq!(habits("llama32"), llama);
@@ -66,7 +66,8 @@ fn templates_show_what_they_can_say() {
 fn a_template_that_wants_arguments_as_text_gets_text() {
     let source = SMOLLM2.replace(
         "+ m['content'] +",
-        "+ m['content'] + ('<tool_call>{\"name\": \"' + m.tool_calls[0].function.name + '\", \"arguments\": ' + m.tool_calls[0].function.arguments if m.tool_calls else '') +",
+        "+ m['content'] + ('<tool_call>{\"name\": \"' + \
+         m.tool_calls[0].function.name + '\", \"arguments\": ' + m.tool_calls[0].function.arguments if m.tool_calls else '') +",
     );
     let template = Template::new(Some(&source), &bytes_only(), TemplateOptions::default()).unwrap();
     assert_eq!(template.habits().calls, Some(Arguments::Text));
@@ -75,13 +76,22 @@ fn a_template_that_wants_arguments_as_text_gets_text() {
 #[test]
 fn a_template_that_writes_calls_in_another_syntax_is_not_asked_to() {
     let (_, source, tokenizer) = crate::prompt::testing::shapes().remove(3);
-    for (syntax, native) in [(CallSyntax::Hermes, true), (CallSyntax::SmolLm2, false), (CallSyntax::LlamaJson, false), (CallSyntax::LlamaPythonic, false)] {
+    for (syntax, native) in [
+        (CallSyntax::Hermes, true),
+        (CallSyntax::SmolLm2, false),
+        (CallSyntax::LlamaJson, false),
+        (CallSyntax::LlamaPythonic, false),
+    ] {
         let options = TemplateOptions {
             syntax: Some(syntax),
             ..TemplateOptions::default()
         };
         let template = Template::new(Some(&source), &tokenizer, options).unwrap();
-        assert_eq!((template.habits().calls.is_some(), template.habits().tools), (native, native), "{syntax:?}");
+        assert_eq!(
+            (template.habits().calls.is_some(), template.habits().tools),
+            (native, native),
+            "{syntax:?}"
+        );
         // The template's own tools are only those it can call.
         assert_eq!(template.habits().result_role, Some("tool"));
     }
@@ -94,7 +104,13 @@ fn a_template_that_prints_no_user_text_is_refused() {
             .unwrap_err()
             .to_string()
     };
-    assert_eq!(refusal("hello"), "chat template: does not print the text of a user message");
-    assert_eq!(refusal("{{ raise_exception('never') }}"), "chat template: never (line 1)");
+    assert_eq!(
+        refusal("hello"),
+        "chat template: does not print the text of a user message"
+    );
+    assert_eq!(
+        refusal("{{ raise_exception('never') }}"),
+        "chat template: never (line 1)"
+    );
     assert!(refusal("{% for %}").starts_with("chat template: "));
 }

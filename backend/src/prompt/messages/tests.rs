@@ -13,7 +13,11 @@ fn said(name: &str, input: &serde_json::Value) -> String {
 #[test]
 fn results_follow_their_call_in_the_role_the_model_knows() {
     // Field case F038.
-    let input = json!([user("temp in Oslo?"), call("t1", "temp", "{\"city\":\"Oslo\"}"), output("t1", "{\"c\":-3}")]);
+    let input = json!([
+        user("temp in Oslo?"),
+        call("t1", "temp", "{\"city\":\"Oslo\"}"),
+        output("t1", "{\"c\":-3}")
+    ]);
     let llama = said("llama31", &input);
     let expected = "⟨start_header_id⟩user⟨end_header_id⟩\n\ntemp in Oslo?⟨eot_id⟩\
         ⟨start_header_id⟩assistant⟨end_header_id⟩\n\n{\"name\": \"temp\", \"parameters\": {\"city\": \"Oslo\"}}⟨eot_id⟩\
@@ -38,7 +42,9 @@ fn a_llama_template_without_tools_prints_results_as_ipython_all_the_same() {
     };
     let tokenizer = with_controls(&testing::LLAMA_CONTROLS);
     let template = Template::new(None, &tokenizer, TemplateOptions::default()).unwrap();
-    let request = testing::request(json!({"input": [user("a"), call("1", "f", "{}"), call("2", "g", "{}"), output("1", "x"), output("2", "y")]}));
+    let request = testing::request(
+        json!({"input": [user("a"), call("1", "f", "{}"), call("2", "g", "{}"), output("1", "x"), output("2", "y")]}),
+    );
     let conversation = Conversation::from_request(&request).unwrap();
     let rendered = template
         .render(&conversation, &Tools::default(), &RenderOptions::default())
@@ -54,7 +60,13 @@ fn a_llama_template_without_tools_prints_results_as_ipython_all_the_same() {
 
 #[test]
 fn parallel_calls_are_split_where_the_template_takes_one_a_turn() {
-    let input = json!([user("a"), call("1", "f", "{}"), call("2", "g", "{}"), output("1", "x"), output("2", "y")]);
+    let input = json!([
+        user("a"),
+        call("1", "f", "{}"),
+        call("2", "g", "{}"),
+        output("1", "x"),
+        output("2", "y")
+    ]);
     let llama = said("llama31", &input);
     let expected = "{\"name\": \"f\", \"parameters\": {}}⟨eot_id⟩⟨start_header_id⟩ipython⟨end_header_id⟩\n\n\"x\"⟨eot_id⟩\
         ⟨start_header_id⟩assistant⟨end_header_id⟩\n\n{\"name\": \"g\", \"parameters\": {}}⟨eot_id⟩⟨start_header_id⟩ipython⟨end_header_id⟩\n\n\"y\"⟨eot_id⟩";
@@ -67,25 +79,45 @@ fn parallel_calls_are_split_where_the_template_takes_one_a_turn() {
 
 #[test]
 fn text_with_a_call_is_a_turn_of_its_own_where_the_template_would_lose_it() {
-    let input = json!([user("a"), assistant("let me see"), call("1", "f", "{}"), output("1", "x")]);
+    let input = json!([
+        user("a"),
+        assistant("let me see"),
+        call("1", "f", "{}"),
+        output("1", "x")
+    ]);
     let llama = said("llama31", &input);
     let expected = "⟨start_header_id⟩assistant⟨end_header_id⟩\n\nlet me see⟨eot_id⟩⟨start_header_id⟩assistant⟨end_header_id⟩\n\n{\"name\": \"f\"";
     assert!(llama.contains(expected), "{llama}");
     let hermes = said("hermes", &input);
-    assert!(hermes.contains("⟨im_start⟩assistant\nlet me see\n<tool_call>"), "{hermes}");
+    assert!(
+        hermes.contains("⟨im_start⟩assistant\nlet me see\n<tool_call>"),
+        "{hermes}"
+    );
     let smollm2 = said("smollm2", &input);
-    assert!(smollm2.contains("⟨im_start⟩assistant\nlet me see\n<tool_call>["), "{smollm2}");
+    assert!(
+        smollm2.contains("⟨im_start⟩assistant\nlet me see\n<tool_call>["),
+        "{smollm2}"
+    );
 }
 
 #[test]
 fn an_aborted_call_says_so_and_broken_arguments_reach_the_model() {
     // Field cases F070 and F025.
-    let input = json!([user("go"), call("k", "save", "{\"path\":\"src/a"), user("retry")]);
-    for name in ["smollm2", "llama31", "llama32", "hermes", "strict", "thinker"] {
+    let input = json!([
+        user("go"),
+        call("k", "save", "{\"path\":\"src/a"),
+        user("retry")
+    ]);
+    for name in [
+        "smollm2", "llama31", "llama32", "hermes", "strict", "thinker",
+    ] {
         let text = said(name, &input);
         assert!(text.contains("invalid_arguments"), "{name}: {text}");
         assert!(text.contains("{\\\"path\\\":\\\"src/a"), "{name}: {text}");
-        assert!(text.contains("[no result: the call was aborted]"), "{name}: {text}");
+        assert!(
+            text.contains("[no result: the call was aborted]"),
+            "{name}: {text}"
+        );
         assert!(text.find("aborted") < text.find("retry"), "{name}: {text}");
     }
 }
@@ -94,9 +126,14 @@ fn an_aborted_call_says_so_and_broken_arguments_reach_the_model() {
 fn environment_and_question_both_reach_the_model_in_order() {
     // Field case F068.
     let input = json!([user("<env>cwd=proj</env>"), user("Hi")]);
-    for name in ["smollm2", "llama31", "llama32", "hermes", "strict", "thinker"] {
+    for name in [
+        "smollm2", "llama31", "llama32", "hermes", "strict", "thinker",
+    ] {
         let text = said(name, &input);
-        let (env, hi) = (text.find("<env>cwd=proj</env>").unwrap(), text.find("Hi").unwrap());
+        let (env, hi) = (
+            text.find("<env>cwd=proj</env>").unwrap(),
+            text.find("Hi").unwrap(),
+        );
         assert!(env < hi, "{name}: {text}");
     }
     assert!(said("strict", &input).contains("⟨im_start⟩user\n<env>cwd=proj</env>\n\nHi⟨im_end⟩"));
@@ -105,18 +142,29 @@ fn environment_and_question_both_reach_the_model_in_order() {
 #[test]
 fn instructions_and_developer_messages_are_one_system_block() {
     // Field case F066.
-    let request = json!({"instructions": "A", "input": [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "B"}]}, user("C")]});
+    let request = json!({"instructions": "A", "input": [
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "B"}]}, user("C"),
+    ]});
     let text = prompt("smollm2", ToolsMode::Off, &request);
-    assert_eq!(text, "⟨im_start⟩system\nA\n\nB⟨im_end⟩\n⟨im_start⟩user\nC⟨im_end⟩\n⟨im_start⟩assistant\n");
+    assert_eq!(
+        text,
+        "⟨im_start⟩system\nA\n\nB⟨im_end⟩\n⟨im_start⟩user\nC⟨im_end⟩\n⟨im_start⟩assistant\n"
+    );
     let text = prompt("llama31", ToolsMode::Off, &request);
     assert_eq!(text.matches("⟨start_header_id⟩system").count(), 1);
-    assert!(text.contains("A\n\nB⟨eot_id⟩⟨start_header_id⟩user⟨end_header_id⟩\n\nC⟨eot_id⟩"), "{text}");
+    assert!(
+        text.contains("A\n\nB⟨eot_id⟩⟨start_header_id⟩user⟨end_header_id⟩\n\nC⟨eot_id⟩"),
+        "{text}"
+    );
 }
 
 #[test]
 fn late_system_messages_stay_in_place_or_become_user_text_where_the_template_refuses_them() {
-    let input = json!([user("a"), assistant("b"), {"role": "developer", "content": "be brief"}, user("c")]);
-    assert!(said("llama31", &input).contains("⟨eot_id⟩⟨start_header_id⟩system⟨end_header_id⟩\n\nbe brief⟨eot_id⟩⟨start_header_id⟩user"));
+    let input =
+        json!([user("a"), assistant("b"), {"role": "developer", "content": "be brief"}, user("c")]);
+    assert!(said("llama31", &input).contains(
+        "⟨eot_id⟩⟨start_header_id⟩system⟨end_header_id⟩\n\nbe brief⟨eot_id⟩⟨start_header_id⟩user"
+    ));
     assert!(said("strict", &input).contains("⟨im_start⟩user\nbe brief\n\nc⟨im_end⟩"));
 }
 
@@ -125,7 +173,10 @@ fn reasoning_is_rendered_only_where_the_template_knows_it() {
     // Field case F079: what the template keeps, it keeps in the same place.
     let reasoning = json!({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "because"}]});
     let input = json!([user("a"), reasoning, call("1", "f", "{}"), output("1", "x")]);
-    assert!(said("thinker", &input).contains("⟨im_start⟩assistant\n<think>\nbecause\n</think>\n\n<tool_call>"));
+    assert!(
+        said("thinker", &input)
+            .contains("⟨im_start⟩assistant\n<think>\nbecause\n</think>\n\n<tool_call>")
+    );
     for name in ["smollm2", "llama31", "hermes"] {
         assert!(!said(name, &input).contains("because"), "{name}");
     }
@@ -134,16 +185,37 @@ fn reasoning_is_rendered_only_where_the_template_knows_it() {
 #[test]
 fn tools_are_described_in_the_system_turn() {
     let request = json!({"instructions": "Be good.", "input": "Qqq", "tools": [tool("weather")]});
-    for (name, end) in [("smollm2", "⟨im_end⟩"), ("llama31", "⟨eot_id⟩"), ("hermes", "⟨im_end⟩"), ("strict", "Qqq")] {
+    for (name, end) in [
+        ("smollm2", "⟨im_end⟩"),
+        ("llama31", "⟨eot_id⟩"),
+        ("hermes", "⟨im_end⟩"),
+        ("strict", "Qqq"),
+    ] {
         for mode in [ToolsMode::Full, ToolsMode::Compact] {
             let text = prompt(name, mode, &request);
             let system = text.split(end).next().unwrap();
-            assert!(system.contains("Be good.") && system.contains("weather") && system.contains("only when the task needs it"), "{name} {mode:?}: {text}");
-            assert_eq!(system.contains("weather(city: string, days?: integer) - Looks."), mode == ToolsMode::Compact, "{name}: {text}");
+            assert!(
+                system.contains("Be good.")
+                    && system.contains("weather")
+                    && system.contains("only when the task needs it"),
+                "{name} {mode:?}: {text}"
+            );
+            assert_eq!(
+                system.contains("weather(city: string, days?: integer) - Looks."),
+                mode == ToolsMode::Compact,
+                "{name}: {text}"
+            );
             assert_eq!(text.matches("weather").count(), 1, "{name}: {text}");
         }
         assert!(!prompt(name, ToolsMode::Off, &request).contains("weather"));
     }
     // Llama 3.1 prints a preface for an empty list; it is given none.
-    assert!(!prompt("llama31", ToolsMode::Full, &json!({"input": "hi", "tools": []})).contains("Environment"));
+    assert!(
+        !prompt(
+            "llama31",
+            ToolsMode::Full,
+            &json!({"input": "hi", "tools": []})
+        )
+        .contains("Environment")
+    );
 }

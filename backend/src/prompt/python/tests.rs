@@ -10,14 +10,32 @@ fn written(json: &Json, style: &Style) -> String {
 #[test]
 fn json_is_written_as_python_writes_it() {
     for (text, expected) in [
-        (r#"{"b":1,"a":[true,null,"x"],"c":{}}"#, r#"{"b": 1, "a": [true, null, "x"], "c": {}}"#),
-        (r#"[1.0,1e5,1e16,1e-4,1e-5,0.1,-0.0,2.5e-10,123456789012345680.0]"#, "[1.0, 100000.0, 1e+16, 0.0001, 1e-05, 0.1, -0.0, 2.5e-10, 1.2345678901234568e+17]"),
-        (r#"[123456789012345678901234567890123456789012345678901234567890]"#, "[123456789012345678901234567890123456789012345678901234567890]"),
-        (r#"["<&>'é😀\u007f\u0001\b\f\n\r\t\"\\/"]"#, "[\"<&>'é😀\u{7f}\\u0001\\b\\f\\n\\r\\t\\\"\\\\/\"]"),
-        (r#"[18446744073709551615,-9223372036854775808]"#, "[18446744073709551615, -9223372036854775808]"),
+        (
+            r#"{"b":1,"a":[true,null,"x"],"c":{}}"#,
+            r#"{"b": 1, "a": [true, null, "x"], "c": {}}"#,
+        ),
+        (
+            r#"[1.0,1e5,1e16,1e-4,1e-5,0.1,-0.0,2.5e-10,123456789012345680.0]"#,
+            "[1.0, 100000.0, 1e+16, 0.0001, 1e-05, 0.1, -0.0, 2.5e-10, 1.2345678901234568e+17]",
+        ),
+        (
+            r#"[123456789012345678901234567890123456789012345678901234567890]"#,
+            "[123456789012345678901234567890123456789012345678901234567890]",
+        ),
+        (
+            r#"["<&>'é😀\u007f\u0001\b\f\n\r\t\"\\/"]"#,
+            "[\"<&>'é😀\u{7f}\\u0001\\b\\f\\n\\r\\t\\\"\\\\/\"]",
+        ),
+        (
+            r#"[18446744073709551615,-9223372036854775808]"#,
+            "[18446744073709551615, -9223372036854775808]",
+        ),
         ("[]", "[]"),
     ] {
-        assert_eq!(written(&serde_json::from_str(text).unwrap(), &Style::default()), expected);
+        assert_eq!(
+            written(&serde_json::from_str(text).unwrap(), &Style::default()),
+            expected
+        );
     }
 }
 
@@ -49,7 +67,10 @@ fn indent_separators_and_order_are_pythons_too() {
 #[test]
 fn printed_values_are_pythons_str() {
     let shown = |json: Json| print(&value(&json, &str::to_owned), Paper::new(None)).unwrap();
-    assert_eq!(shown(json!({"a": [true, null, 1.0, "it's"], "b": "x\n"})), r#"{'a': [True, None, 1.0, "it's"], 'b': 'x\n'}"#);
+    assert_eq!(
+        shown(json!({"a": [true, null, 1.0, "it's"], "b": "x\n"})),
+        r#"{'a': [True, None, 1.0, "it's"], 'b': 'x\n'}"#
+    );
     assert_eq!(shown(json!("as it is")), "as it is");
     assert_eq!(print(&Value::UNDEFINED, Paper::new(None)).unwrap(), "");
 }

@@ -7,6 +7,7 @@ use super::Case;
 use crate::{
     call_syntax::CallSyntax,
     engine::request::{Finish, Output},
+    parse::tests::cases,
 };
 
 const BITS: [&str; 22] = [
@@ -35,9 +36,7 @@ const BITS: [&str; 22] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(
-        std::env::var("CODEX_BRIDGE_FUZZ_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1_000)
-    ))]
+    #![proptest_config(cases(1_000))]
 
     #[test]
     fn any_answer_makes_a_lawful_stream(

@@ -26,7 +26,8 @@ fn llama3() -> Value {
             {"type": "Split", "pattern": {"Regex": Pre::LLAMA3_PATTERN}, "behavior": "Isolated", "invert": false},
             {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
         ]},
-        "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|begin_of_text|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]},
+        "post_processor": {"type": "TemplateProcessing", "single": [
+            {"SpecialToken": {"id": "<|begin_of_text|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]},
         "model": {"type": "BPE", "vocab": vocab, "merges": ["h e"], "ignore_merges": true, "byte_fallback": false, "unk_token": null, "dropout": null},
     })
 }
