@@ -11,7 +11,7 @@ use super::{
     network::Network,
     product::{Into, product, tiles_per_chunk},
     rope::{EncodeQueries, Rotate, turn},
-    simd::{LANES, Level},
+    simd::Level,
     step::{Piece, Step},
     threads::Team,
 };
