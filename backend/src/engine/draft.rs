@@ -96,7 +96,7 @@ impl Drafter {
         };
         let mut best = (0, rate(0));
         for guessed in [FEWEST, 6, 8, 12, MOST].map(|n| n.min(most)) {
-            if guessed > 0 && !(rate(guessed) <= best.1) {
+            if guessed > 0 && rate(guessed) > best.1 {
                 best = (guessed, rate(guessed));
             }
         }

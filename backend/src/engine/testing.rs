@@ -196,7 +196,7 @@ impl Fake {
         let mut logits: Vec<f32> = (0..VOCAB as u32)
             .map(|token| (mix(hash, token, 1) >> 40) as f32 / (1u64 << 21) as f32 - 4.0)
             .collect();
-        let ends = self.end_every > 0 && hash % self.end_every == 0;
+        let ends = self.end_every > 0 && hash.is_multiple_of(self.end_every);
         logits[END as usize] = if ends { 20.0 } else { -20.0 };
         logits
     }

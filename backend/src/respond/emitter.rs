@@ -226,7 +226,7 @@ impl Emitter {
 
     fn open_message(&mut self) {
         let id = self.ids.make("msg");
-        let item = message_item(&id, "in_progress", json!([]), self.known_phase);
+        let item = message_item(&id, "in_progress", &json!([]), self.known_phase);
         self.begin(
             item,
             id,
@@ -234,12 +234,12 @@ impl Emitter {
                 logprobs: Vec::new(),
             },
         );
-        self.part(EventKind::PartAdded, text_part("", Vec::new()));
+        self.part(EventKind::PartAdded, text_part("", &[]));
     }
 
     fn open_reasoning(&mut self) {
         let id = self.ids.make("rs");
-        let item = reasoning_item(&id, "in_progress", json!([]));
+        let item = reasoning_item(&id, "in_progress", &json!([]));
         self.begin(item, id, Kind::Reasoning);
         self.part(EventKind::PartAdded, reasoning_part(""));
     }
@@ -257,19 +257,18 @@ impl Emitter {
         let (id, text) = (open.id.clone(), open.text.clone());
         let item = match &open.kind {
             Kind::Message { logprobs } => {
-                let logprobs = logprobs.clone();
+                let part = text_part(&text, logprobs);
                 let mut done = event::text_done(open.place(), &text);
                 done.insert("logprobs".into(), logprobs.clone().into());
                 self.emit(done);
-                let part = text_part(&text, logprobs);
                 self.part(EventKind::PartDone, part.clone());
-                message_item(&id, status, json!([part]), self.known_phase)
+                message_item(&id, status, &json!([part]), self.known_phase)
             }
             Kind::Reasoning => {
                 let done = event::reasoning_done(open.place(), &text);
                 self.emit(done);
                 self.part(EventKind::PartDone, reasoning_part(&text));
-                reasoning_item(&id, status, json!([reasoning_part(&text)]))
+                reasoning_item(&id, status, &json!([reasoning_part(&text)]))
             }
             Kind::Call { call_id, name } => {
                 let item = call_item(&id, status, call_id, name, &text);
@@ -330,7 +329,7 @@ fn object(value: Value) -> Object {
     }
 }
 
-fn message_item(id: &str, status: &str, content: Value, phase: Option<Phase>) -> Object {
+fn message_item(id: &str, status: &str, content: &Value, phase: Option<Phase>) -> Object {
     let mut item = object(json!({
         "id": id, "type": "message", "status": status, "role": "assistant", "content": content,
     }));
@@ -340,7 +339,7 @@ fn message_item(id: &str, status: &str, content: Value, phase: Option<Phase>) ->
     item
 }
 
-fn reasoning_item(id: &str, status: &str, content: Value) -> Object {
+fn reasoning_item(id: &str, status: &str, content: &Value) -> Object {
     object(
         json!({"id": id, "type": "reasoning", "status": status, "summary": [], "content": content}),
     )
@@ -352,7 +351,7 @@ fn call_item(id: &str, status: &str, call_id: &str, name: &str, arguments: &str)
     }))
 }
 
-fn text_part(text: &str, logprobs: Vec<Value>) -> Value {
+fn text_part(text: &str, logprobs: &[Value]) -> Value {
     json!({"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs})
 }
 

@@ -132,8 +132,11 @@ pub(super) fn finished(reason: Finish) -> Output {
 
 impl Case {
     pub(super) fn new(request: Value, syntax: CallSyntax) -> Case {
+        let Value::Object(request) = request else {
+            panic!("{request}");
+        };
         Case {
-            request: request.as_object().unwrap().clone(),
+            request,
             syntax,
             outputs: Vec::new(),
             only_answers: false,

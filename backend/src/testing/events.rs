@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::event::Event;
+use protocol::{event::Event, object::str_or_empty};
 use serde_json::{Value, json};
 
 /// One item as its events tell it.
@@ -157,22 +157,15 @@ fn told(item: &Told, done: &Value, story: &str) {
 }
 
 /// What a stream says, short: one line an event.
-///
-/// # Panics
-/// On an event without its fields.
 pub fn lines(events: &[Event]) -> Vec<String> {
     let short = |event: &Event| {
-        let kind = event["type"]
-            .as_str()
-            .unwrap()
+        let mut line = str_or_empty(event, "type")
             .trim_start_matches("response.")
             .to_owned();
-        let text = |key: &str| event.get(key).and_then(Value::as_str).map(str::to_owned);
-        let mut line = kind;
         if let Some(index) = event.get("output_index") {
             line += &format!(" {index}");
         }
-        if let Some(item) = event.get("item") {
+        if let Some(Value::Object(item)) = event.get("item") {
             for key in ["type", "status", "name", "arguments", "phase"] {
                 if let Some(value) = item.get(key).and_then(Value::as_str) {
                     line += &format!(" {key}={value}");
@@ -180,16 +173,13 @@ pub fn lines(events: &[Event]) -> Vec<String> {
             }
         }
         for key in ["delta", "text", "arguments"] {
-            if let Some(text) = text(key) {
+            if let Some(text) = event.get(key).and_then(Value::as_str) {
                 line += &format!(" {text:?}");
             }
         }
-        if let Some(part) = event.get("part") {
-            line += &format!(
-                " {} {:?}",
-                part["type"].as_str().unwrap(),
-                part["text"].as_str().unwrap()
-            );
+        if let Some(Value::Object(part)) = event.get("part") {
+            let (kind, text) = (str_or_empty(part, "type"), str_or_empty(part, "text"));
+            line += &format!(" {kind} {text:?}");
         }
         if let Some(progress) = event.get("prompt_progress") {
             line += &format!(" {progress}");
@@ -200,18 +190,15 @@ pub fn lines(events: &[Event]) -> Vec<String> {
 }
 
 /// As [`lines`], neighbouring deltas of one item joined.
-///
-/// # Panics
-/// As [`lines`].
 pub fn joined(events: &[Event]) -> Vec<String> {
     let mut out: Vec<Event> = Vec::new();
     for event in events {
         if let (Some(delta), Some(last)) =
             (event.get("delta").and_then(Value::as_str), out.last_mut())
-            && last["type"] == event["type"]
-            && last["item_id"] == event["item_id"]
+            && last.get("type") == event.get("type")
+            && last.get("item_id") == event.get("item_id")
         {
-            let longer = last["delta"].as_str().unwrap().to_owned() + delta;
+            let longer = str_or_empty(last, "delta").to_owned() + delta;
             last.insert("delta".into(), longer.into());
             continue;
         }
@@ -220,10 +207,10 @@ pub fn joined(events: &[Event]) -> Vec<String> {
     lines(&out)
 }
 
-/// The resource of the terminal event.
-///
-/// # Panics
-/// On a stream without events.
+/// The resource of the terminal event; null for a stream without events.
 pub fn response(events: &[Event]) -> &Value {
-    &events.last().unwrap()["response"]
+    events
+        .last()
+        .and_then(|event| event.get("response"))
+        .unwrap_or(&Value::Null)
 }

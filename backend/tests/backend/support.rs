@@ -61,7 +61,9 @@ pub(crate) async fn refused(backend: &Backend, request: Value) -> RespondError {
 
 /// A function tool.
 pub(crate) fn tool(name: &str, parameters: Value) -> Value {
-    json!({"type": "function", "name": name, "description": "A tool.", "parameters": parameters})
+    let mut tool = json!({"type": "function", "name": name, "description": "A tool."});
+    tool["parameters"] = parameters;
+    tool
 }
 
 /// SmolLM2-135M-Instruct: named by `CODEX_BRIDGE_TEST_MODEL`, or as the end-to-end tests have installed it.

@@ -65,31 +65,31 @@ impl Header {
             return Err(broken("not a stored prefix of this format"));
         }
         let count = le_u32(&bytes[28..]);
-        if count > MOST_TOKENS || count as usize % PAGE_TOKENS != 0 {
+        if count > MOST_TOKENS || !(count as usize).is_multiple_of(PAGE_TOKENS) {
             return Err(broken("a number of tokens that cannot be"));
         }
         let count = count as usize;
+        let key = Key {
+            build: le_u64(&bytes[8..]),
+            key: le_u64(&bytes[16..]),
+            page_bytes: le_u32(&bytes[24..]) as usize,
+        };
+        // Before any memory is asked for.
+        if file.metadata()?.len() != size(&key, count) {
+            return Err(broken("the file is not as long as its header says"));
+        }
         bytes.resize(FIXED + 4 * count + 8, 0);
         reader.read_exact(&mut bytes[FIXED..])?;
         let (hashed, sum) = bytes.split_at(FIXED + 4 * count);
         if xxh3_64(hashed) != le_u64(sum) {
             return Err(broken("the header's checksum is wrong"));
         }
-        let header = Header {
-            build: le_u64(&bytes[8..]),
-            key: le_u64(&bytes[16..]),
+        Ok(Header {
+            build: key.build,
+            key: key.key,
             page_bytes: le_u32(&bytes[24..]),
             tokens: hashed[FIXED..].chunks_exact(4).map(le_u32).collect(),
-        };
-        let key = Key {
-            build: header.build,
-            key: header.key,
-            page_bytes: header.page_bytes as usize,
-        };
-        if file.metadata()?.len() != size(&key, count) {
-            return Err(broken("the file is not as long as its header says"));
-        }
-        Ok(header)
+        })
     }
 }
 
