@@ -85,11 +85,11 @@ pub(super) fn merged(segments: Vec<Segment>) -> Vec<Segment> {
     for segment in segments {
         match (out.last_mut(), segment) {
             (Some(Segment::Text { text, .. }), Segment::Text { text: more, .. }) => {
-                text.push_str(&more)
+                text.push_str(&more);
             }
             (Some(Segment::Reasoning(text)), Segment::Reasoning(more)) => text.push_str(&more),
             (Some(Segment::CallArguments(text)), Segment::CallArguments(more)) => {
-                text.push_str(&more)
+                text.push_str(&more);
             }
             (_, Segment::Text { text, .. }) => out.push(Segment::Text { text, at: 0 }),
             (_, segment) => out.push(segment),

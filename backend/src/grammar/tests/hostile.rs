@@ -131,7 +131,7 @@ fn schemas_made_to_hurt_get_an_answer_soon() {
         object(
             json!({"oneOf": megabyte.iter().take(3_000).map(|text| json!({"const": text})).collect::<Vec<_>>()}),
         ),
-        json!({"type": "object", "properties": many.clone()}),
+        json!({"type": "object", "properties": many}),
         json!({"type": "object", "properties": many, "minProperties": 3, "additionalProperties": false}),
         object(
             json!({"allOf": [{"anyOf": overlapping}, {"anyOf": overlapping}, {"anyOf": overlapping}, {"anyOf": overlapping}]}),
