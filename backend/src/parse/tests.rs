@@ -1,5 +1,10 @@
 //! The segments of whole answers, and the laws: any cut into tokens gives the same, and nothing of a text without calls is lost.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "helpers of tests take what the test has just made"
+)]
+
 mod laws;
 mod python;
 mod syntaxes;
