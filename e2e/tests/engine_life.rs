@@ -57,13 +57,12 @@ async fn a_restart_finds_the_standing_prompt_on_disk() -> Result<()> {
 
     let bridge = options.start().await?;
     let cold = time_to_first_token(&bridge, &request("What is a compiler?")).await?;
-    let cached = time_to_first_token(&bridge, &request("What is a parser?")).await?;
     let status = bridge.stop().await?;
     assert!(status.success(), "{status}");
     let bridge = options.start().await?;
     let warm = time_to_first_token(&bridge, &request("What is a linker?")).await?;
 
-    println!("first token after {cold:?} cold, {cached:?} cached, {warm:?} after a restart");
+    println!("first token after {cold:?} cold, {warm:?} after a restart");
     assert!(warm <= cold / 10, "{cold:?} cold, {warm:?} after a restart");
     Ok(())
 }
@@ -107,9 +106,7 @@ async fn a_damaged_store_is_thrown_away() -> Result<()> {
     let store = tempfile::tempdir()?;
     let options = Options::smollm2().warm_start(store.path());
     let bridge = options.start().await?;
-    for question in ["Say hello.", "Say goodbye."] {
-        client::events(&bridge.base_url(), &request(question)).await?;
-    }
+    client::events(&bridge.base_url(), &request("Say hello.")).await?;
     bridge.stop().await?;
     let damaged = damage(store.path())?;
     assert!(damaged > 0, "nothing was stored");
