@@ -52,12 +52,16 @@ fn configured(model: &Path) -> Config {
     config
 }
 
-/// Somebody runs the engine, as the program does.
+/// Somebody runs the engine, as the program does. Ready when the model is loaded: before that a stream begins with signs
+/// of life, whatever becomes of it.
 async fn start(config: Config) -> Bridge {
     let server = Server::bind(config).await.unwrap();
     let engine = server.engine().unwrap();
-    tokio::spawn(async move { engine.run(|_| {}).await });
-    Bridge::serving(server)
+    let (ready, is_ready) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move { engine.run(|_| ready.send(()).unwrap()).await });
+    let bridge = Bridge::serving(server);
+    soon(is_ready).await.unwrap();
+    bridge
 }
 
 fn events(text: &str) -> Vec<Value> {
