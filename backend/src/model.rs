@@ -1,6 +1,6 @@
 //! A Llama model file, opened: configuration, weights as they lie in the file, and the raw parts that tokenizer and chat template are made of.
 //!
-//! Two containers are read: a GGUF file ([`gguf`], split files too) and a Hugging Face folder ([`hf`]). Files are not trusted: every length, offset and
+//! Two containers are read: a GGUF file (`gguf`, split files too) and a Hugging Face folder (`hf`). Files are not trusted: every length, offset and
 //! shape is checked before it is used, nothing is allocated for bytes that are not there, and whatever is not supported is refused by a [`ModelError`]
 //! that names the file, the field, what was found and what is supported.
 

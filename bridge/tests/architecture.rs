@@ -52,6 +52,8 @@ fn crates_depend_one_way() {
         ("backend", "kernels-sim"),
         ("kernels-sim", "kernels"),
         ("e2e", "protocol"),
+        // Compares the engine's numbers with llama.cpp's.
+        ("e2e", "backend"),
         // Its own tests, with the feature `testing`.
         ("backend", "backend"),
     ];

@@ -132,6 +132,10 @@ impl Script {
         for text in SPECIAL {
             vocabulary.push(text.to_owned(), CONTROL)?;
         }
+        if self.format == Format::Llama31 {
+            // The bundled engine knows the family by it.
+            vocabulary.push("<|start_header_id|>".to_owned(), CONTROL)?;
+        }
         for byte in 0..=u8::MAX {
             vocabulary.push(byte_token(byte).to_string(), NORMAL)?;
         }

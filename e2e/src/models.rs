@@ -1,9 +1,11 @@
-//! The scripted models that scenarios run on the real llama.cpp server and on the bundled engine.
+//! The scripted models that scenarios run on the real llama.cpp server; [`bundled`] has those for the bundled engine.
 //!
 //! A chunk is one token and may occur only once in a model, hence the small differences between similar calls. No chunk
 //! is just the opening of a call: llama.cpp refuses a template whose trigger word is an ordinary token.
 
 use crate::gguf::{Format, Script};
+
+pub mod bundled;
 
 /// A patch whose text needs every kind of JSON escape.
 pub const PATCH: &str =
@@ -67,19 +69,6 @@ pub fn two_commands() -> Script {
             CLOSE,
         ])
         .answer(&["Both", " have run."])
-}
-
-/// A tool of the MCP fixture, by the name it has for the model.
-pub fn mcp_echo() -> Script {
-    Script::new(Format::Hermes)
-        .answer(&[
-            "<tool_call>\n{\"name\": \"mcp__fixture__echo\"",
-            ", \"arguments\": {\"text\": \"through",
-            " and through",
-            "\"}}\n",
-            CLOSE,
-        ])
-        .answer(&["It", " echoes."])
 }
 
 /// [`PATCH`] as the argument of the function that stands for Codex's custom tool.

@@ -8,7 +8,8 @@ use codex_bridge_e2e::{
     codex::{Codex, Turn},
     engine,
     gguf::Script,
-    install, mcp, models,
+    install, mcp,
+    models::{self, bundled},
 };
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -31,7 +32,7 @@ async fn words_reach_the_user() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn called_command_runs() -> Result<()> {
-    let (codex, turn, _) = turn(&models::command()).await?;
+    let (codex, turn, _) = turn(&bundled::command()).await?;
 
     assert_eq!(turn.messages(), ["The command has run."]);
     assert_eq!(fs::read_to_string(codex.work().join("ran.txt"))?, "ran\n");
@@ -40,7 +41,7 @@ async fn called_command_runs() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn command_called_in_the_form_of_llama_31_runs() -> Result<()> {
-    let (codex, turn, _) = turn(&models::bare_command()).await?;
+    let (codex, turn, _) = turn(&bundled::bare_command()).await?;
 
     assert_eq!(turn.messages(), ["The command has run."]);
     assert_eq!(fs::read_to_string(codex.work().join("ran.txt"))?, "ran\n");
@@ -49,7 +50,7 @@ async fn command_called_in_the_form_of_llama_31_runs() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thinking_and_words_before_a_call_are_kept_apart() -> Result<()> {
-    let (codex, turn, _) = turn(&models::thinking_command()).await?;
+    let (codex, turn, _) = turn(&bundled::thinking_command()).await?;
 
     assert_eq!(turn.messages().len(), 2, "{:?}", turn.messages());
     assert_eq!(turn.messages()[0].trim(), "I make it.");
@@ -60,7 +61,7 @@ async fn thinking_and_words_before_a_call_are_kept_apart() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parallel_commands_both_run() -> Result<()> {
-    let (codex, turn, _) = turn(&models::two_commands()).await?;
+    let (codex, turn, _) = turn(&bundled::two_commands()).await?;
 
     assert_eq!(turn.messages(), ["Both have run."]);
     for (file, content) in [("first.txt", "first\n"), ("second.txt", "second\n")] {
@@ -71,7 +72,7 @@ async fn parallel_commands_both_run() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn patch_written_by_the_model_changes_files() -> Result<()> {
-    let (codex, turn, _) = turn(&models::patch()).await?;
+    let (codex, turn, _) = turn(&bundled::patch()).await?;
 
     assert_eq!(turn.messages(), ["The file is made."]);
     assert_eq!(
@@ -83,7 +84,7 @@ async fn patch_written_by_the_model_changes_files() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tool_of_an_mcp_server_is_called() -> Result<()> {
-    let bridge = engine::scripted(&models::mcp_echo()).await?;
+    let bridge = engine::scripted(&bundled::mcp_echo()).await?;
     let codex = Codex::new(install::CODEX, &bridge.base_url())?.slim();
     let journal = codex.home().join("mcp.jsonl");
     let codex = codex.mcp_stdio("fixture", &mcp::binary()?, &[&journal.to_string_lossy()]);

@@ -84,13 +84,14 @@ async fn health_and_models_tell_what_is_served() -> Result<()> {
     Ok(())
 }
 
-/// Twenty turns of one conversation, which the client keeps as Codex does; 128 tokens an answer.
+/// The cache is small, so that five turns have touched all of it: from there on nothing may be added.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_turns_leave_no_error_and_no_memory() -> Result<()> {
-    const WARM_UP: usize = 5;
+    const WARM_UP: usize = 8;
     let bridge = Options::smollm2()
-        .engine("contextLength", json!(4096))
+        .engine("contextLength", json!(1024))
+        .engine("maxBatch", json!(1))
         .start()
         .await?;
     let pid = bridge.pid().context("the bridge runs")?;
@@ -110,11 +111,18 @@ async fn twenty_turns_leave_no_error_and_no_memory() -> Result<()> {
     }
     let after = process::resident_megabytes(pid)?;
     assert!(
-        after < before + 20.0,
+        after < before + 8.0,
         "{before} MB after {WARM_UP} turns, {after} MB after 20"
     );
     let health = get(bridge.origin(), "/health").await?;
-    assert_eq!(health["upstream"]["engine"]["pages"]["used"], 0, "{health}");
+    let engine = &health["upstream"]["engine"];
+    assert_eq!(engine["pages"]["used"], 0, "{health}");
+    let bytes = |key: &str| engine["model"][key].as_f64().unwrap_or_default();
+    let planned = (bytes("weightBytes") + bytes("kvBytes")) / 1e6;
+    assert!(
+        after < planned + 157.0,
+        "{after} MB resident, {planned} MB of weights and cache"
+    );
     Ok(())
 }
 

@@ -84,8 +84,6 @@ struct Closeness {
     loss: f64,
     /// Perplexity of the text over that of the base, where both report the text's token.
     perplexity: f64,
-    /// Positions for `perplexity`.
-    reported: usize,
 }
 
 fn compare(base: &Rows, other: &Rows, tokens: &[u32]) -> Closeness {
@@ -110,7 +108,6 @@ fn compare(base: &Rows, other: &Rows, tokens: &[u32]) -> Closeness {
         agreement: agreed as f64 / positions,
         loss: loss / positions,
         perplexity: (difference / f64::from(reported)).exp(),
-        reported: reported as usize,
     }
 }
 

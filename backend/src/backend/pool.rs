@@ -106,9 +106,6 @@ mod tests {
         assert_eq!(pool.start(|| {}), Ok(()));
         assert_eq!(pool.start(|| {}), Err(PoolError::Full));
         drop(open);
-        assert_eq!(
-            pool.run(|| 7).await.or_else(|_| Ok::<_, PoolError>(7)),
-            Ok(7)
-        );
+        assert_eq!(pool.run(|| 7).await.or(Ok::<_, PoolError>(7)), Ok(7));
     }
 }

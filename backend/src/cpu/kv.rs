@@ -87,10 +87,10 @@ impl PageLayout {
     fn key_parts(&self, slot: usize, mut part: impl FnMut(usize, Stored)) {
         match self.format {
             KvFormat::F32 => {
-                (0..self.padded).for_each(|dim| part((dim * 16 + slot) * 4, Stored::Number(dim)))
+                (0..self.padded).for_each(|dim| part((dim * 16 + slot) * 4, Stored::Number(dim)));
             }
             KvFormat::F16 => {
-                (0..self.padded).for_each(|dim| part((dim * 16 + slot) * 2, Stored::Number(dim)))
+                (0..self.padded).for_each(|dim| part((dim * 16 + slot) * 2, Stored::Number(dim)));
             }
             KvFormat::Bf16 => (0..self.padded)
                 .for_each(|dim| part(dim / 2 * 64 + slot * 4 + dim % 2 * 2, Stored::Number(dim))),
@@ -119,10 +119,10 @@ impl PageLayout {
         let at = |dim: usize| dim / 16 * 256 + slot * 16 + dim % 16;
         match self.format {
             KvFormat::F32 => {
-                (0..self.padded).for_each(|dim| part(at(dim) * 4, Stored::Number(dim)))
+                (0..self.padded).for_each(|dim| part(at(dim) * 4, Stored::Number(dim)));
             }
             KvFormat::F16 => {
-                (0..self.padded).for_each(|dim| part(at(dim) * 2, Stored::Number(dim)))
+                (0..self.padded).for_each(|dim| part(at(dim) * 2, Stored::Number(dim)));
             }
             KvFormat::Bf16 => {
                 for dim in 0..self.padded {
@@ -161,12 +161,12 @@ impl PageLayout {
         let out = &mut layer[keys..keys + bytes];
         let scales = self.scales(key);
         self.key_parts(slot, |at, stored| {
-            self.put_part(out, at, stored, key, &scales)
+            self.put_part(out, at, stored, key, &scales);
         });
         let out = &mut layer[values..values + bytes];
         let scales = self.scales(value);
         self.value_parts(slot, |at, stored| {
-            self.put_part(out, at, stored, value, &scales)
+            self.put_part(out, at, stored, value, &scales);
         });
     }
 

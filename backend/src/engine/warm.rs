@@ -298,6 +298,27 @@ impl Warm {
         Ok(true)
     }
 
+    /// Writes what is begun to its end: an orderly stop right after an answer keeps the prefix. Waits for the disk only.
+    pub(super) fn finish_saving(&mut self, device: &mut dyn Device) -> Result<(), DeviceError> {
+        let (Some(mut saving), Some(disk)) = (self.saving.take(), &self.disk) else {
+            return Ok(());
+        };
+        if let Some(bytes) = saving.ready.take()
+            && saving.outgoing.send(bytes).is_err()
+        {
+            return Ok(());
+        }
+        while let Some(page) = saving.pages.get(saving.next) {
+            let mut bytes = vec![0; disk.page_bytes];
+            device.read_page(page.id(), &mut bytes)?;
+            saving.next += 1;
+            if saving.outgoing.send(bytes).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Is a file being written?
     pub(super) fn is_saving(&self) -> bool {
         self.saving.is_some()

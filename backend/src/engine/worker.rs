@@ -136,7 +136,9 @@ impl Worker {
         loop {
             let order = self.shared.order();
             if order == Order::Stop {
-                return Ok(());
+                // Nobody waits for the disk: streams hear of the stop first.
+                self.end(&Finish::Stopped);
+                return self.scheduler.warm.finish_saving(&mut *self.device);
             }
             self.take_requests();
             let paused = self.paused();

@@ -128,7 +128,7 @@ impl Grammar {
 
     /// Which definitions match some finite text.
     fn productive(&self) -> Vec<bool> {
-        self.fixpoint(false, |node, known| is_productive(node, known))
+        self.fixpoint(false, is_productive)
     }
 
     /// Starts with the same for all definitions and asks again until nothing changes.

@@ -65,7 +65,8 @@ pub(crate) fn within<T: Send + 'static>(
     if ABANDONED.load(Ordering::Relaxed) >= MAX_ABANDONED {
         return Err("earlier grammars are still being compiled".to_owned());
     }
-    let (sender, receiver) = mpsc::sync_channel(1);
+    // Without a buffer a result is either received or fails to be sent, so that no late one is counted as abandoned for ever.
+    let (sender, receiver) = mpsc::sync_channel(0);
     let run = move || {
         let result = catch_unwind(AssertUnwindSafe(work));
         let result = result.unwrap_or_else(|_| Err("the grammar compiler failed".to_owned()));

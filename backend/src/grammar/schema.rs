@@ -216,7 +216,7 @@ impl Normalizer<'_> {
                 ),
             },
             ("$ref", Value::String(reference)) => {
-                self.reference(reference, schema, path, place, out)
+                self.reference(reference, schema, path, place, out);
             }
             ("const", value) => {
                 self.check_number(path, keyword, value);
@@ -241,11 +241,9 @@ impl Normalizer<'_> {
             }
             ("items", Value::Array(list)) => self.list(list, "prefixItems", &here, place, out),
             ("prefixItems", Value::Array(list)) => self.list(list, keyword, &here, place, out),
-            ("additionalItems", value) => {
-                if old_tuple {
-                    let items = self.schema(value, &here, place);
-                    out.insert("items".to_owned(), items);
-                }
+            ("additionalItems", value) if old_tuple => {
+                let items = self.schema(value, &here, place);
+                out.insert("items".to_owned(), items);
             }
             ("items" | "additionalProperties", Value::Object(_) | Value::Bool(_)) => {
                 let inner = self.schema(value, &here, place);
@@ -296,10 +294,8 @@ impl Normalizer<'_> {
                 }
                 out.insert(keyword.to_owned(), value.clone());
             }
-            ("format", Value::String(format)) => {
-                if FORMATS.contains(&format.as_str()) {
-                    out.insert(keyword.to_owned(), value.clone());
-                }
+            ("format", Value::String(format)) if FORMATS.contains(&format.as_str()) => {
+                out.insert(keyword.to_owned(), value.clone());
             }
             ("uniqueItems", Value::Bool(false))
             | ("unevaluatedProperties" | "unevaluatedItems", Value::Bool(true)) => {}
@@ -322,7 +318,7 @@ impl Normalizer<'_> {
                 self.wrong(path, keyword, "a schema", value);
             }
             ("properties" | "patternProperties", _) => {
-                self.wrong(path, keyword, "an object of schemas", value)
+                self.wrong(path, keyword, "an object of schemas", value);
             }
             ("required", _) => self.wrong(path, keyword, "a list of names", value),
             ("pattern" | "format", _) => self.wrong(path, keyword, "a string", value),

@@ -1,5 +1,10 @@
 //! The segments of whole answers, and the laws: any cut into tokens gives the same, and nothing of a text without calls is lost.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "helpers of tests take what the test has just made"
+)]
+
 mod laws;
 mod python;
 mod syntaxes;
@@ -85,11 +90,11 @@ pub(super) fn merged(segments: Vec<Segment>) -> Vec<Segment> {
     for segment in segments {
         match (out.last_mut(), segment) {
             (Some(Segment::Text { text, .. }), Segment::Text { text: more, .. }) => {
-                text.push_str(&more)
+                text.push_str(&more);
             }
             (Some(Segment::Reasoning(text)), Segment::Reasoning(more)) => text.push_str(&more),
             (Some(Segment::CallArguments(text)), Segment::CallArguments(more)) => {
-                text.push_str(&more)
+                text.push_str(&more);
             }
             (_, Segment::Text { text, .. }) => out.push(Segment::Text { text, at: 0 }),
             (_, segment) => out.push(segment),

@@ -132,8 +132,10 @@ impl Prose {
         };
         loop {
             if self.hold == llama_json::END && markers.begin_with(&self.hold) {
-                // The end of nothing; hidden.
+                // The end of nothing; hidden. White space around it is layout, if there is nothing else.
                 self.hold.clear();
+                self.lead.clear();
+                self.layout |= !self.spoke;
                 return Next::Stay;
             }
             if let Some(state) = markers.whole(&self.hold, at + character.len_utf8(), false) {

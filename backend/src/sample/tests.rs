@@ -129,12 +129,12 @@ fn repetition_counts_the_prompt_and_presence_and_frequency_do_not() {
     };
     let repetition = SamplingParams {
         repetition_penalty: 1.1,
-        ..base.clone()
+        ..base
     };
     assert_eq!(with(&repetition, &[0], 1), 1);
     let presence = SamplingParams {
         presence_penalty: 0.2,
-        ..base.clone()
+        ..base
     };
     assert_eq!(with(&presence, &[0], 1), 0);
     assert_eq!(with(&presence, &[0], 0), 1);
@@ -165,28 +165,25 @@ fn each_filter_cuts_what_the_one_before_left() {
     // Probabilities 0.4, 0.3, 0.2, 0.1.
     let logits: Vec<f32> = [0.4f32, 0.3, 0.2, 0.1].iter().map(|p| p.ln()).collect();
     let plain = SamplingParams::default();
-    let top_k = SamplingParams {
-        top_k: 3,
-        ..plain.clone()
-    };
+    let top_k = SamplingParams { top_k: 3, ..plain };
     let expected = [4.0 / 9.0, 3.0 / 9.0, 2.0 / 9.0, 0.0];
     assert_close(&frequencies(&logits, &top_k, 40_000), &expected, 0.01);
     // 0.4 + 0.3 reaches 0.65 of all, and of the top three's 0.9 it is 0.78 > 0.75.
     let top_p = SamplingParams {
         top_p: 0.65,
-        ..plain.clone()
+        ..plain
     };
     let both = SamplingParams {
         top_k: 3,
         top_p: 0.75,
-        ..plain.clone()
+        ..plain
     };
     let two = [4.0 / 7.0, 3.0 / 7.0, 0.0, 0.0];
     assert_close(&frequencies(&logits, &top_p, 40_000), &two, 0.01);
     assert_close(&frequencies(&logits, &both, 40_000), &two, 0.01);
     let min_p = SamplingParams {
         min_p: 0.45,
-        ..plain.clone()
+        ..plain
     };
     assert_close(&frequencies(&logits, &min_p, 40_000), &expected, 0.01);
     let nothing = SamplingParams {

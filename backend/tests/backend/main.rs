@@ -1,5 +1,7 @@
 //! The whole engine through its façade: model files that the tests write, and SmolLM2 where it is at hand.
 
+#![allow(clippy::unwrap_used, reason = "a failing test may panic")]
+
 mod guarantees;
 mod refusals;
 mod scripted;

@@ -183,10 +183,6 @@ impl<'a> Source<'a> {
     }
 
     /// One try. The size comes with a failure too, where it was learnt.
-    #[expect(
-        clippy::type_complexity,
-        reason = "the size is wanted either way, by one caller"
-    )]
     async fn go_on(
         &self,
         slot: &Slot,

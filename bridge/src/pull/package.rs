@@ -149,10 +149,9 @@ fn size_of(folder: &Path) -> u64 {
 
 /// The last line that says something, as pip puts the cause there.
 fn reason(errors: &str) -> String {
-    let lines = errors.lines().map(str::trim);
+    let mut lines = errors.lines().map(str::trim);
     let mut last = lines
-        .filter(|line| !line.is_empty() && !line.starts_with("[notice]"))
-        .next_back()
+        .rfind(|line| !line.is_empty() && !line.starts_with("[notice]"))
         .unwrap_or("no reason given");
     last = last.strip_prefix("ERROR: ").unwrap_or(last);
     match last.char_indices().nth(LONGEST_REASON) {

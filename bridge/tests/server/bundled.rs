@@ -1,6 +1,6 @@
 //! The bundled engine behind the server, with models whose weights answer with a given text.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use backend::testing::Scripted;
 use codex_bridge::{config::Config, server::Server};
@@ -29,7 +29,7 @@ impl Running {
             .write_gguf(&path)
             .unwrap();
         Self {
-            bridge: start(configured(path)).await,
+            bridge: start(configured(&path)).await,
             _model: folder,
         }
     }
@@ -40,7 +40,7 @@ impl Running {
     }
 }
 
-fn configured(model: PathBuf) -> Config {
+fn configured(model: &Path) -> Config {
     let mut config = loading(Some(60 * SECOND));
     let codex_bridge::config::UpstreamConfig::Bundled(engine) = &mut config.upstream else {
         panic!("a configuration of the bundled engine");
@@ -52,12 +52,16 @@ fn configured(model: PathBuf) -> Config {
     config
 }
 
-/// Somebody runs the engine, as the program does.
+/// Somebody runs the engine, as the program does. Ready when the model is loaded: before that a stream begins with signs
+/// of life, whatever becomes of it.
 async fn start(config: Config) -> Bridge {
     let server = Server::bind(config).await.unwrap();
     let engine = server.engine().unwrap();
-    tokio::spawn(async move { engine.run(|_| {}).await });
-    Bridge::serving(server)
+    let (ready, is_ready) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move { engine.run(|_| ready.send(()).unwrap()).await });
+    let bridge = Bridge::serving(server);
+    soon(is_ready).await.unwrap();
+    bridge
 }
 
 fn events(text: &str) -> Vec<Value> {
@@ -248,7 +252,7 @@ async fn a_stopped_engine_refuses_and_says_so() {
         .answer_text("Plain words only.", 3)
         .write_gguf(&path)
         .unwrap();
-    let server = Server::bind(configured(path)).await.unwrap();
+    let server = Server::bind(configured(&path)).await.unwrap();
     let engine = server.engine().unwrap();
     let (ready, is_ready) = tokio::sync::oneshot::channel();
     let running = engine.clone();

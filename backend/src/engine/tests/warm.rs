@@ -68,6 +68,16 @@ fn after_a_restart_the_stable_prefix_is_read_and_not_computed() {
 }
 
 #[test]
+fn a_stop_right_after_the_answer_keeps_the_prefix() {
+    let dir = TempDir::new().unwrap();
+    let engine = start(&dir, Fake::new(100));
+    read(engine.submit(ask(2)).unwrap());
+    stop(engine);
+    let engine = start(&dir, Fake::new(100));
+    assert_eq!(read(engine.submit(ask(4)).unwrap()).usage.cached, 192);
+}
+
+#[test]
 fn many_that_come_at_once_after_a_restart_read_the_prefix_once() {
     let dir = TempDir::new().unwrap();
     store(&dir);

@@ -92,11 +92,11 @@ impl Parser {
                 Token::Sign("?" | "!") => {
                     self.takes(&Token::Sign("!"));
                     match self.next() {
-                        Some(Token::Name(name)) => self.definition(name)?,
+                        Some(Token::Name(name)) => self.definition(&name)?,
                         _ => return Err(self.wrong("the name of a rule is missing")),
                     }
                 }
-                Token::Name(name) => self.definition(name)?,
+                Token::Name(name) => self.definition(&name)?,
                 _ => return Err(self.wrong("a rule, a terminal or a directive must begin here")),
             }
             if self.peek().is_some() && !self.takes(&Token::Newline) {
@@ -105,7 +105,7 @@ impl Parser {
         }
     }
 
-    fn definition(&mut self, name: String) -> Result<(), Fault> {
+    fn definition(&mut self, name: &str) -> Result<(), Fault> {
         if self.peek() == Some(&Token::Sign("{")) {
             return Err(unsupported(self.line(), "a template"));
         }
@@ -120,7 +120,7 @@ impl Parser {
             return Err(self.wrong(&format!("\":\" is missing after {name}")));
         }
         let expr = self.choice()?;
-        match self.lark.definitions.insert(name.clone(), expr) {
+        match self.lark.definitions.insert(name.to_owned(), expr) {
             None => Ok(()),
             Some(_) => Err(self.wrong(&format!("{name} is defined twice"))),
         }

@@ -8,7 +8,7 @@ use crate::{
     grammar::{Choice, TextFormat, ToolSet},
 };
 
-fn build(tools: &ToolSet, syntax: CallSyntax) -> super::support::Built {
+fn build(tools: &ToolSet, syntax: CallSyntax) -> Built {
     grammars()
         .constraint(tools, &Choice::Required, false, &TextFormat::Text, syntax)
         .unwrap()

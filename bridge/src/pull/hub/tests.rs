@@ -166,7 +166,7 @@ async fn a_file_is_fetched_through_a_redirect_and_the_token_stays_with_its_host(
         "{asked}"
     );
     assert!(!blob.contains("authorization"), "{blob}");
-    let steps = steps.lock().unwrap();
+    let steps = steps.lock().unwrap().clone();
     let total = content.len() as u64;
     assert_eq!(steps.first(), Some(&(0, Some(total))));
     assert_eq!(steps.last(), Some(&(total, Some(total))));
