@@ -74,7 +74,6 @@ fn oracle_and_cpu_agree_with_another_implementation_to_a_ten_thousandth() {
         tiny.write_gguf(&gguf).unwrap();
         let hf = folder.path().join("hf");
         std::fs::create_dir(&hf).unwrap();
-        std::fs::create_dir(&hf).unwrap();
         tiny.write_hf(&hf, 1).unwrap();
         let expected = golden(name);
         // The two containers have the two layouts of rotary embedding.
