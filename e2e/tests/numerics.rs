@@ -139,7 +139,7 @@ async fn tokenize(llama: &Llama, text: &str) -> Result<Vec<u32>> {
 
 /// One request a position; all but the last token of each prompt are cached.
 async fn ask(llama: &Llama, tokens: &[u32]) -> Result<Rows> {
-    let mut rows = Vec::with_capacity(TOKENS);
+    let mut rows = Vec::with_capacity(tokens.len());
     for end in 1..tokens.len() {
         let body = json!({"prompt": tokens[..end], "n_predict": 1, "temperature": 0, "n_probs": REPORTED, "cache_prompt": true});
         let answer = post(llama, "completion", &body).await?;
@@ -173,7 +173,7 @@ fn run(kv: KvFormat, tokens: &[u32]) -> Result<Rows> {
     let chunk = 100;
     let options = CpuOptions {
         threads: 2,
-        pages: TOKENS.div_ceil(PAGE_TOKENS),
+        pages: tokens.len().div_ceil(PAGE_TOKENS),
         kv,
         max_batch_tokens: chunk,
         max_rows: chunk,
@@ -183,7 +183,7 @@ fn run(kv: KvFormat, tokens: &[u32]) -> Result<Rows> {
     let pages: Vec<PageId> = (0..options.pages as u32).map(PageId).collect();
     let mut rows = Vec::new();
     let mut logits = vec![0.0; device.caps().vocab];
-    for (index, part) in tokens[..TOKENS].chunks(chunk).enumerate() {
+    for (index, part) in tokens[..tokens.len() - 1].chunks(chunk).enumerate() {
         device.forward(&[Span {
             tokens: part,
             past: index * chunk,
