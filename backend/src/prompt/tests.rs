@@ -432,7 +432,7 @@ fn long_request(bytes: usize) -> Value {
 }
 
 #[test]
-#[ignore = "a measurement: run with CODEX_BRIDGE_TEST_LLAMA3_TOKENIZER set"]
+#[ignore = "a measurement: CODEX_BRIDGE_TEST_LLAMA3_TOKENIZER=tokenizer.json cargo test --release -p codex-bridge-backend --lib prompt::tests -- --ignored --nocapture"]
 fn speed_of_a_prompt_of_30_kilobytes() {
     use std::{path::PathBuf, time::Instant};
 
@@ -495,7 +495,7 @@ fn speed_of_a_prompt_of_30_kilobytes() {
 }
 
 #[test]
-#[ignore = "a measurement: run with CODEX_BRIDGE_TEST_MODEL set"]
+#[ignore = "a measurement: CODEX_BRIDGE_TEST_MODEL=model.gguf cargo test --release -p codex-bridge-backend --lib prompt::tests -- --ignored --nocapture"]
 fn size_of_codexs_first_prompt() {
     let (Some(folder), Some(path)) = (recordings(), std::env::var_os("CODEX_BRIDGE_TEST_MODEL"))
     else {

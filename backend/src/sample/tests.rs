@@ -340,7 +340,7 @@ proptest! {
 }
 
 #[test]
-#[ignore = "prints speeds"]
+#[ignore = "a measurement: cargo test --release -p codex-bridge-backend --lib sample::tests -- --ignored --nocapture"]
 fn speed() {
     let logits: Vec<f32> = (0..128_256u64)
         .map(|i| (philox::uniform(1, i) * 12.0 - 6.0) as f32)

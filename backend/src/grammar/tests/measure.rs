@@ -84,7 +84,7 @@ fn percentile(times: &mut [Duration], percent: usize) -> Duration {
 }
 
 #[test]
-#[ignore = "measures, and checks nothing"]
+#[ignore = "a measurement: cargo test --release -p codex-bridge-backend --lib grammar::tests::measure -- --ignored --nocapture"]
 fn what_it_costs() {
     let Some(vocabulary) = from_file() else {
         return;
