@@ -269,18 +269,9 @@ impl Warm {
             return Ok(false);
         };
         for moved in 0..most {
-            let bytes = match (saving.ready.take(), saving.pages.get(saving.next)) {
-                (Some(bytes), _) => bytes,
-                (None, Some(page)) => {
-                    let mut bytes = vec![0; disk.page_bytes];
-                    device.read_page(page.id(), &mut bytes)?;
-                    saving.next += 1;
-                    bytes
-                }
-                (None, None) => {
-                    self.saving = None;
-                    return Ok(true);
-                }
+            let Some(bytes) = saving.next_bytes(device, disk.page_bytes)? else {
+                self.saving = None;
+                return Ok(true);
             };
             match saving.outgoing.try_send(bytes) {
                 Ok(()) => {}
@@ -303,15 +294,7 @@ impl Warm {
         let (Some(mut saving), Some(disk)) = (self.saving.take(), &self.disk) else {
             return Ok(());
         };
-        if let Some(bytes) = saving.ready.take()
-            && saving.outgoing.send(bytes).is_err()
-        {
-            return Ok(());
-        }
-        while let Some(page) = saving.pages.get(saving.next) {
-            let mut bytes = vec![0; disk.page_bytes];
-            device.read_page(page.id(), &mut bytes)?;
-            saving.next += 1;
+        while let Some(bytes) = saving.next_bytes(device, disk.page_bytes)? {
             if saving.outgoing.send(bytes).is_err() {
                 break;
             }
@@ -328,6 +311,26 @@ impl Warm {
     pub(super) fn take_back(&mut self) -> bool {
         // Dropping its end of the channel tells the thread.
         self.saving.take().is_some() || self.loading.take().is_some()
+    }
+}
+
+impl Saving {
+    /// The page that goes to the thread next, `[page_bytes]`; `None` after the last.
+    fn next_bytes(
+        &mut self,
+        device: &mut dyn Device,
+        page_bytes: usize,
+    ) -> Result<Option<Vec<u8>>, DeviceError> {
+        if let Some(bytes) = self.ready.take() {
+            return Ok(Some(bytes));
+        }
+        let Some(page) = self.pages.get(self.next) else {
+            return Ok(None);
+        };
+        let mut bytes = vec![0; page_bytes];
+        device.read_page(page.id(), &mut bytes)?;
+        self.next += 1;
+        Ok(Some(bytes))
     }
 }
 
