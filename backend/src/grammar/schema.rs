@@ -4,10 +4,15 @@
 //! properties are closed. The result allows what the schema allows, or less; except for what is reported as [`Loose`].
 
 mod endless;
+mod keywords;
 mod reference;
 
 use std::collections::HashMap;
 
+use keywords::{
+    ARRAYS, FORMATS, IN_PLACE, NUMBERS, OBJECTS, STRINGS, UNKNOWN, close, infer_type, is_closable,
+    only_part, says_more, types,
+};
 use protocol::Object;
 pub(crate) use reference::escape_pointer;
 use reference::{local_pointer, resolve};
@@ -45,69 +50,6 @@ impl Normal {
         inside.unwrap_or_else(|| pointer.to_owned())
     }
 }
-
-/// Keywords that say something and that the compiler lacks.
-const UNKNOWN: [&str; 16] = [
-    "not",
-    "if",
-    "uniqueItems",
-    "contains",
-    "minContains",
-    "maxContains",
-    "propertyNames",
-    "dependentRequired",
-    "dependentSchemas",
-    "dependencies",
-    "unevaluatedProperties",
-    "unevaluatedItems",
-    "$dynamicRef",
-    "$recursiveRef",
-    "disallow",
-    "extends",
-];
-
-/// Keywords that apply to the very value the schema is for.
-const IN_PLACE: [&str; 6] = ["allOf", "anyOf", "oneOf", "$ref", "const", "enum"];
-
-const STRINGS: [&str; 4] = ["pattern", "format", "minLength", "maxLength"];
-const NUMBERS: [&str; 5] = [
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-];
-const ARRAYS: [&str; 5] = [
-    "items",
-    "prefixItems",
-    "additionalItems",
-    "minItems",
-    "maxItems",
-];
-const OBJECTS: [&str; 6] = [
-    "properties",
-    "required",
-    "additionalProperties",
-    "patternProperties",
-    "minProperties",
-    "maxProperties",
-];
-/// Formats the compiler has an expression for. Others are annotations.
-const FORMATS: [&str; 10] = [
-    "date-time",
-    "time",
-    "date",
-    "duration",
-    "email",
-    "hostname",
-    "ipv4",
-    "ipv6",
-    "uuid",
-    "uri",
-];
-const TYPES: [&str; 7] = [
-    "null", "boolean", "integer", "number", "string", "array", "object",
-];
 
 /// Rewrites `schema`, whose size and depth are known to be allowed.
 pub(crate) fn normalize(schema: &Value) -> Normal {
@@ -423,112 +365,6 @@ impl Normalizer<'_> {
             keyword: keyword.to_owned(),
             reason: reason.to_owned(),
         });
-    }
-}
-
-/// An object that says nothing about further properties gets none: a small model would fill them with noise.
-fn close(schema: &Object, out: &mut Object) {
-    let is_object = out.get("type").is_some_and(|types| names(types, "object"));
-    if !is_object || !is_closable(schema, Place::Value) {
-        return;
-    }
-    let Some(Value::Object(properties)) = out.get("properties") else {
-        return;
-    };
-    let mut properties = properties.clone();
-    let required = out.get("required").and_then(Value::as_array);
-    for name in required.into_iter().flatten().filter_map(Value::as_str) {
-        if !properties.contains_key(name) {
-            properties.insert(name.to_owned(), json!({}));
-        }
-    }
-    let least = out.get("minProperties").and_then(Value::as_u64);
-    if least.is_some_and(|least| least > properties.len() as u64) {
-        return;
-    }
-    out.insert("properties".to_owned(), properties.into());
-    out.insert("additionalProperties".to_owned(), false.into());
-}
-
-/// The one part of an `allOf` that has only one, in a schema that says nothing else.
-fn only_part(schema: &Object) -> Option<&Value> {
-    let [only] = schema.get("allOf")?.as_array()?.as_slice() else {
-        return None;
-    };
-    let constrains = |keyword: &str| {
-        keyword != "allOf"
-            && (keyword == "type"
-                || [
-                    &IN_PLACE[..],
-                    &UNKNOWN,
-                    &STRINGS,
-                    &NUMBERS,
-                    &ARRAYS,
-                    &OBJECTS,
-                ]
-                .iter()
-                .any(|known| known.contains(&keyword)))
-    };
-    (!schema.keys().any(|keyword| constrains(keyword))).then_some(only)
-}
-
-/// Does it say more about its value than one reference or choice does?
-fn says_more(schema: &Object) -> bool {
-    let groups = [&UNKNOWN[..], &STRINGS, &NUMBERS, &ARRAYS, &OBJECTS];
-    let in_place = IN_PLACE.iter().filter(|key| schema.contains_key(**key));
-    in_place.count() > 1
-        || schema
-            .keys()
-            .any(|keyword| groups.iter().any(|group| group.contains(&keyword.as_str())))
-}
-
-fn is_closable(schema: &Object, place: Place) -> bool {
-    place == Place::Value
-        && !IN_PLACE.iter().any(|key| schema.contains_key(*key))
-        && [
-            "additionalProperties",
-            "patternProperties",
-            "propertyNames",
-            "dependentSchemas",
-            "then",
-            "else",
-        ]
-        .iter()
-        .all(|key| !schema.contains_key(*key))
-}
-
-fn infer_type(out: &mut Object) {
-    if out.contains_key("type") {
-        return;
-    }
-    let has = |keys: &[&str]| keys.iter().any(|key| out.contains_key(*key));
-    let types = [
-        (has(&OBJECTS), "object"),
-        (has(&ARRAYS), "array"),
-        (has(&STRINGS), "string"),
-        (has(&NUMBERS), "number"),
-    ];
-    let mut found = types.iter().filter(|(found, _)| *found);
-    if let (Some((_, only)), None) = (found.next(), found.next()) {
-        out.insert("type".to_owned(), (*only).into());
-    }
-}
-
-fn types(value: &Value) -> Option<Value> {
-    let known = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
-    match value {
-        Value::String(_) => known(value).then(|| value.clone()),
-        Value::Array(list) if !list.is_empty() => list.iter().all(known).then(|| value.clone()),
-        _ => None,
-    }
-}
-
-/// Is `name` the type, or one of the types?
-fn names(types: &Value, name: &str) -> bool {
-    match types {
-        Value::String(only) => only == name,
-        Value::Array(list) => list.iter().any(|one| one == name),
-        _ => false,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use protocol::Object;
 use serde_json::Value;
 
-use super::{Loose, Normal, names, reference::escape_pointer};
+use super::{Loose, Normal, keywords::names, reference::escape_pointer};
 
 /// A schema that needs itself, like `{"properties":{"next":{"$ref":"#"}},"required":["next"]}`, has no finite value; a model that enters it never comes
 /// out. References to such definitions are dropped.
