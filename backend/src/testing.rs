@@ -17,11 +17,13 @@ pub mod quantize;
 mod random;
 mod scripted;
 mod smollm2;
+mod surroundings;
 mod tiny;
 mod vocabulary;
 
 pub use random::Random;
 pub use scripted::Scripted;
 pub use smollm2::smollm2;
+pub use surroundings::{fuzz_runs, recordings};
 pub use tiny::{Matrix, TinyLlama, TinyRope};
 pub use vocabulary::{Kind, Vocabulary};

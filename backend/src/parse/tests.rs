@@ -18,9 +18,8 @@ use crate::call_syntax::CallSyntax;
 
 /// The same cases every time, `few` of them; `CODEX_BRIDGE_FUZZ_RUNS` asks for more.
 pub(crate) fn cases(few: u32) -> Config {
-    let more = std::env::var("CODEX_BRIDGE_FUZZ_RUNS").ok();
     Config {
-        cases: more.map_or(few, |runs| runs.parse().unwrap()),
+        cases: u32::try_from(crate::testing::fuzz_runs(few.into())).unwrap(),
         rng_seed: RngSeed::Fixed(20_261_130),
         failure_persistence: None,
         ..Config::default()

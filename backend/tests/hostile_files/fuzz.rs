@@ -8,7 +8,7 @@ use std::{
 
 use codex_bridge_backend::{
     model::weights::Format,
-    testing::{Random, TinyLlama},
+    testing::{Random, TinyLlama, fuzz_runs},
 };
 
 use serde_json::Value;
@@ -19,7 +19,7 @@ use super::{open, peak_memory, small};
 const MOST_MEMORY: u64 = 64 << 20;
 
 fn runs() -> usize {
-    std::env::var("CODEX_BRIDGE_FUZZ_RUNS").map_or(5_000, |runs| runs.parse().unwrap())
+    fuzz_runs(5_000) as usize
 }
 
 /// Writes mutations over `file` and opens `model` each time; returns how many different fields were named in refusals. Some mutations must be

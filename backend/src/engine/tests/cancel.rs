@@ -75,13 +75,8 @@ fn a_thousand_random_cancels_leak_nothing_and_change_nobody() {
         output_buffer: 4,
         ..EngineOptions::default()
     });
-    let mut random = 1u64;
-    let mut next = |below: u64| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (random >> 33) % below
-    };
+    let mut random = crate::testing::Random(1);
+    let mut next = |below: u64| random.next_u64() % below;
     let mut open: Vec<(u64, Generation, Vec<u32>)> = Vec::new();
     let mut cancelled = 0;
     let mut checked = 0;

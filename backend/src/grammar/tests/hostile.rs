@@ -312,7 +312,7 @@ fn mutated_schemas_and_grammars_end_in_an_answer_or_an_error() {
         "x",
     ];
     let mut outcomes = [0; 2];
-    for seed in 0..runs(400) {
+    for seed in 0..crate::testing::fuzz_runs(400) {
         let mut dice = Dice::new(seed + 99);
         let lark = dice.chance(50);
         let mut text = (*dice.pick(if lark { &larks[..] } else { &schemas[..] })).to_owned();

@@ -220,7 +220,7 @@ impl Schemas<'_> {
 #[test]
 fn arguments_satisfy_every_generated_schema() {
     let (mut ended, mut cut, mut relaxations) = (0, 0, BTreeMap::new());
-    let schemas = runs(300);
+    let schemas = crate::testing::fuzz_runs(300);
     for seed in 0..schemas {
         let mut dice = Dice::new(seed + 1);
         let mut maker = Schemas {

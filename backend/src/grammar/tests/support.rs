@@ -8,6 +8,7 @@ use crate::{
     call_syntax::CallSyntax,
     engine::constraint::{Constraint, Next},
     grammar::{Choice, Grammars, Relaxed, TextFormat, ToolSet, Vocabulary},
+    testing::recordings,
 };
 
 pub(super) const SYNTAXES: [CallSyntax; 3] = [
@@ -375,23 +376,12 @@ fn first_call(text: &str, syntax: CallSyntax) -> Option<((String, String), usize
     Some(((name, object[syntax.arguments_key()].to_string()), length))
 }
 
-/// Runs a seeded check this many times, as far as the environment does not say otherwise.
-pub(super) fn runs(default: u64) -> u64 {
-    let wanted = std::env::var("CODEX_BRIDGE_FUZZ_RUNS").ok();
-    wanted.and_then(|runs| runs.parse().ok()).unwrap_or(default)
-}
-
 /// A recorded file of the real Codex, when the fixtures are there.
 pub(super) fn fixture(name: &str) -> Option<Value> {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let paths = ["shared/fixtures/codex", "../shared/fixtures/codex"];
-    let found = paths
-        .iter()
-        .map(|path| root.join(path).join(name))
-        .find(|path| path.exists());
-    let Some(path) = found else {
+    let Some(folder) = recordings() else {
         eprintln!("skipped: no recorded fixture {name} beside the checkout");
         return None;
     };
-    Some(serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
+    let text = std::fs::read_to_string(folder.join(name)).unwrap();
+    Some(serde_json::from_str(&text).unwrap())
 }

@@ -81,14 +81,11 @@ fn any_text_comes_back_and_brings_no_control_token() {
         "<", "|", "eot_id", "|>", ">", "[", "INST]", "\u{FDD0}", "\u{FDD1}", "\u{FDD2}", " ", "x",
         "</s", "é",
     ];
-    let mut seed = 9u64;
+    let mut random = crate::testing::Random(9);
     for _ in 0..50_000 {
         let mut text = String::new();
         for _ in 0..8 {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            text.push_str(parts[(seed >> 33) as usize % parts.len()]);
+            text.push_str(parts[random.below(parts.len())]);
         }
         let escaped = guard.escape(&text);
         assert_eq!(unescape(&escaped), text);

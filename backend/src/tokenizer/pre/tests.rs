@@ -1,4 +1,5 @@
 use super::*;
+use crate::testing::{Random, fuzz_runs};
 
 fn words(pre: Pre, text: &str) -> Vec<&str> {
     let mut words = Vec::new();
@@ -19,7 +20,7 @@ fn by_regex<'a>(regex: &SysRegex, text: &'a str) -> Vec<&'a str> {
     words
 }
 
-fn random_text(seed: &mut u64) -> String {
+fn random_text(random: &mut Random) -> String {
     const ALPHABETS: [&str; 8] = [
         "abcXYZ",
         "0189²Ⅳ٣",
@@ -30,12 +31,7 @@ fn random_text(seed: &mut u64) -> String {
         "жЯαΩאبहิ่中文カ한",
         "😀👩\u{200D}\u{FE0F}\u{20E3}\u{301}",
     ];
-    let mut next = |bound: usize| {
-        *seed = seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (*seed >> 33) as usize % bound
-    };
+    let mut next = |bound: usize| random.below(bound);
     let mut text = String::new();
     for _ in 0..1 + next(10) {
         let alphabet: Vec<char> = ALPHABETS[next(ALPHABETS.len())].chars().collect();
@@ -51,19 +47,16 @@ fn random_text(seed: &mut u64) -> String {
 
 #[test]
 fn words_are_those_of_the_published_expressions() {
-    let runs = std::env::var("CODEX_BRIDGE_FUZZ_RUNS")
-        .ok()
-        .and_then(|runs| runs.parse().ok())
-        .unwrap_or(20_000);
+    let runs = fuzz_runs(20_000);
     for (pre, pattern) in [
         (Pre::Gpt2, Pre::GPT2_PATTERN),
         (Pre::Llama3, Pre::LLAMA3_PATTERN),
         (Pre::Qwen2, Pre::QWEN2_PATTERN),
     ] {
         let regex = SysRegex::new(pattern).unwrap();
-        let mut seed = 1;
+        let mut random = Random(1);
         for _ in 0..runs {
-            let text = random_text(&mut seed);
+            let text = random_text(&mut random);
             assert_eq!(
                 words(pre, &text),
                 by_regex(&regex, &text),
