@@ -76,7 +76,8 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// One thread: an event crosses from the upstream's connection to the client's without waking another, which costs more
-/// than all the work on it. Big bodies are parsed beside it, and the engine has threads of its own.
+/// than all the work on it. A crowd of connections gets further threads of the same kind (`server/lane.rs`), big bodies
+/// are parsed beside it, and the engine has threads of its own.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -3,7 +3,9 @@
 //! warp's filters route; the loop is ours, because warp's own sets no header timeout, waits for ever on an open stream
 //! when stopping, and takes any number of connections. A connection speaks HTTP/1.1, as Codex does to plain http.
 
-use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Instant};
+use std::{
+    future::Future, io, net::SocketAddr, num::NonZero, pin::pin, sync::Arc, thread, time::Instant,
+};
 
 use tokio::{net::TcpListener, sync::oneshot};
 use url::Url;
@@ -30,6 +32,7 @@ mod error;
 mod front;
 mod guard;
 mod health;
+mod lane;
 mod linger;
 mod log;
 mod mcp;
@@ -86,7 +89,11 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     state: Arc<State>,
+    threads: NonZero<usize>,
 }
+
+/// More threads than a crowd of connections has a use for, beside an engine that computes.
+const MOST_THREADS: NonZero<usize> = NonZero::new(4).unwrap();
 
 /// Binds, says so, and serves until stopped by SIGTERM or SIGINT, or until the bundled engine fails. A second signal
 /// ends it at once.
@@ -96,7 +103,10 @@ pub struct Server {
 pub async fn run(config: Config) -> Result<(), StartError> {
     let manager = std::env::var_os("NOTIFY_SOCKET");
     let mut signals = StopSignals::new().map_err(StartError::Signals)?;
-    let server = Server::bind(config).await?;
+    let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let server = Server::bind(config)
+        .await?
+        .on_threads(threads.min(MOST_THREADS));
     eprintln!("{}", server.ready_line());
     notify::tell(manager.as_deref(), notify::READY);
 
@@ -163,7 +173,15 @@ impl Server {
             listener,
             address,
             state,
+            threads: NonZero::<usize>::MIN,
         })
+    }
+
+    /// Serves a crowd of connections on up to so many threads, the caller's among them. One is the default.
+    #[must_use]
+    pub fn on_threads(mut self, threads: NonZero<usize>) -> Self {
+        self.threads = threads;
+        self
     }
 
     /// The bound address, with the real port.
@@ -186,7 +204,7 @@ impl Server {
 
     /// Serves until `shutdown`, then lets open answers end within the grace.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
-        connection::serve(self.listener, self.state, shutdown).await;
+        connection::serve(self.listener, self.state, self.threads, shutdown).await;
     }
 }
 

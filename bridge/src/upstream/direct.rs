@@ -34,6 +34,7 @@ use hyper_util::{
 };
 use tokio::{
     net::TcpStream,
+    runtime::{self, Handle},
     time::{Instant, sleep_until, timeout},
 };
 use url::Url;
@@ -264,13 +265,14 @@ impl Stream for Streamed {
     }
 }
 
-/// Connections that wait for the next request, the one used last at the end.
+/// Connections that wait for the next request, the one used last at the end. Each waits for a request of the runtime it
+/// was made in: from another thread every event would wake two.
 #[derive(Default)]
 struct Idle(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
-    links: Vec<(Instant, Link)>,
+    links: Vec<(Instant, runtime::Id, Link)>,
     /// A task will close what waits for too long.
     is_swept: bool,
 }
@@ -281,8 +283,10 @@ impl Idle {
     }
 
     fn take(&self) -> Option<Link> {
+        let here = Handle::current().id();
         let mut waiting = self.waiting();
-        while let Some((_, mut link)) = waiting.links.pop() {
+        while let Some(index) = waiting.links.iter().rposition(|(_, made, _)| *made == here) {
+            let (.., mut link) = waiting.links.remove(index);
             if link.is_free() {
                 return Some(link);
             }
@@ -295,7 +299,8 @@ impl Idle {
             return;
         }
         let mut waiting = self.waiting();
-        waiting.links.push((Instant::now(), link));
+        let here = Handle::current().id();
+        waiting.links.push((Instant::now(), here, link));
         if !waiting.is_swept {
             waiting.is_swept = true;
             tokio::spawn(Arc::clone(self).sweep());
@@ -314,9 +319,9 @@ impl Idle {
         let now = Instant::now();
         let old = waiting
             .links
-            .partition_point(|(since, _)| *since + POOL_IDLE <= now);
+            .partition_point(|(since, ..)| *since + POOL_IDLE <= now);
         waiting.links.drain(..old);
-        let oldest = waiting.links.first().map(|(since, _)| *since + POOL_IDLE);
+        let oldest = waiting.links.first().map(|(since, ..)| *since + POOL_IDLE);
         if oldest.is_none() {
             *waiting = Waiting::default();
         }

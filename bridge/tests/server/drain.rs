@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// An MCP server whose one answer is a stream that the test feeds.
-async fn streaming() -> (Scripted, tokio::sync::mpsc::Sender<&'static str>) {
+pub(crate) async fn streaming() -> (Scripted, tokio::sync::mpsc::Sender<&'static str>) {
     let (feed, body) = gated();
     let body = Arc::new(Mutex::new(Some(body)));
     let server = Scripted::start(move |_| {

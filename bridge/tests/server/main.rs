@@ -8,6 +8,7 @@
 )]
 
 mod bundled;
+mod crowd;
 mod drain;
 mod engine;
 mod guard;
