@@ -2,8 +2,8 @@
 //!
 //! An event crosses from the upstream's connection to the client's without waking another thread, which costs more than
 //! all the work on it. So a connection never changes its lane, and its upstream connection is made, used and kept in the
-//! same one (`upstream/direct.rs`). The first lane is the thread that accepts; the others begin when they are needed:
-//! a Codex or two never need them, a crowd does.
+//! same one (`upstream/direct.rs`). The first lane is the thread that accepts; the others begin when they are needed and end
+//! when they are not: a Codex or two never need them, a crowd does.
 
 use std::{
     convert::Infallible,
@@ -50,6 +50,8 @@ use super::{
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Connections that a lane has before another one is begun.
 const FEW: usize = 8;
+/// A lane without connections ends after this, and gives back what it held.
+const UNUSED: Duration = Duration::from_secs(1);
 
 /// What answers requests once the front has let them in.
 pub(super) trait Routes:
@@ -159,9 +161,13 @@ impl<R: Routes> Lanes<R> {
 
     /// Hands a connection to the lane that has the fewest. It comes back when that is the caller's own, which has `own`.
     pub(super) fn take(&mut self, accepted: Accepted, own: usize) -> Option<Accepted> {
+        self.open.retain(|lane| lane.load.get().is_some());
         let least = |lanes: &Self| {
-            let loads = lanes.open.iter().map(|lane| lane.load.load(Relaxed));
-            loads.enumerate().min_by_key(|(_, load)| *load)
+            let loads = lanes.open.iter().map(|lane| lane.load.get());
+            let loads = loads.enumerate();
+            loads
+                .filter_map(|(index, load)| Some((index, load?)))
+                .min_by_key(|(_, load)| *load)
         };
         let fewest = least(self).map_or(own, |(_, load)| load.min(own));
         if fewest >= FEW && self.open.len() < self.most {
@@ -194,7 +200,7 @@ impl<R: Routes> Lanes<R> {
 /// A lane on a thread of its own. It drains when this is dropped.
 struct Remote {
     connections: UnboundedSender<Handed>,
-    load: Arc<AtomicUsize>,
+    load: Load,
     ended: oneshot::Receiver<()>,
 }
 
@@ -203,7 +209,7 @@ struct Handed {
     stream: net::TcpStream,
     peer: SocketAddr,
     slot: Slot,
-    load: Load,
+    counted: Counting,
 }
 
 impl Remote {
@@ -213,24 +219,28 @@ impl Remote {
             .build()?;
         let (connections, handed) = unbounded_channel();
         let (end, ended) = oneshot::channel();
+        let load = Load::default();
+        let shared = load.clone();
         thread::Builder::new()
             .name("lane".to_owned())
             .spawn(move || {
-                runtime.block_on(run(Lane::new(front), handed));
+                runtime.block_on(run(Lane::new(front), handed, shared));
                 // Nobody waits when the program ends at once.
                 let _ = end.send(());
             })?;
         Ok(Self {
             connections,
-            load: Arc::default(),
+            load,
             ended,
         })
     }
 
-    /// The connection comes back when the lane has ended in a panic.
+    /// The connection comes back when the lane has ended.
     fn take(&self, accepted: Accepted) -> Option<Accepted> {
+        let Some(counted) = self.load.one_more() else {
+            return Some(accepted);
+        };
         let Accepted { stream, peer, slot } = accepted;
-        let load = Load::new(&self.load);
         let stream = match stream.into_std() {
             Ok(stream) => stream,
             Err(error) => {
@@ -242,8 +252,9 @@ impl Remote {
             stream,
             peer,
             slot,
-            load,
+            counted,
         };
+        // It cannot be sent to a lane that ended in a panic.
         let Handed {
             stream, peer, slot, ..
         } = self.connections.send(handed).err()?.0;
@@ -252,41 +263,85 @@ impl Remote {
     }
 }
 
-async fn run<R: Routes>(mut lane: Lane<R>, mut connections: UnboundedReceiver<Handed>) {
+async fn run<R: Routes>(mut lane: Lane<R>, mut connections: UnboundedReceiver<Handed>, load: Load) {
     loop {
         let handed = tokio::select! {
             handed = connections.recv() => handed,
             () = lane.reap() => continue,
+            () = time::sleep(UNUSED), if lane.load() == 0 => {
+                if load.close() {
+                    return;
+                }
+                continue;
+            }
         };
         let Some(Handed {
             stream,
             peer,
             slot,
-            load,
+            counted,
         }) = handed
         else {
             break;
         };
         match TcpStream::from_std(stream) {
-            Ok(stream) => lane.start(stream, peer, (slot, load)),
+            Ok(stream) => lane.start(stream, peer, (slot, counted)),
             Err(error) => tracing::debug!(%peer, %error, "connection lost"),
         }
     }
     lane.drain().await;
 }
 
-/// One connection in a lane's count.
+/// How many connections a lane has, those on their way to it among them.
+#[derive(Debug, Clone, Default)]
 struct Load(Arc<AtomicUsize>);
 
+/// The load of a lane that takes no more.
+const CLOSED: usize = usize::MAX;
+
 impl Load {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Relaxed);
-        Self(Arc::clone(count))
+    /// `None`: the lane takes no more.
+    fn get(&self) -> Option<usize> {
+        Some(self.0.load(Relaxed)).filter(|load| *load != CLOSED)
+    }
+
+    /// Counts a connection until what comes back is dropped; `None` when the lane takes no more.
+    fn one_more(&self) -> Option<Counting> {
+        let more = |load| (load != CLOSED).then(|| load + 1);
+        self.0.fetch_update(Relaxed, Relaxed, more).ok()?;
+        Some(Counting(self.clone()))
+    }
+
+    /// The lane takes no more, unless something is on its way to it.
+    fn close(&self) -> bool {
+        let closed = self.0.compare_exchange(0, CLOSED, Relaxed, Relaxed);
+        closed.is_ok()
     }
 }
 
-impl Drop for Load {
+/// One connection in a lane's load.
+#[derive(Debug)]
+struct Counting(Load);
+
+impl Drop for Counting {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        self.0.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_closes_only_when_nothing_is_on_its_way() {
+        let load = Load::default();
+        let counted = load.one_more().unwrap();
+        assert!(!load.close());
+        assert_eq!(load.get(), Some(1));
+        drop(counted);
+        assert!(load.close());
+        assert_eq!(load.get(), None);
+        assert!(load.one_more().is_none());
     }
 }

@@ -8,6 +8,7 @@
 //! connection, which is how a generation is cancelled; a request is sent again only when none of it was written.
 
 use std::{
+    collections::HashMap,
     future::poll_fn,
     pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -268,25 +269,17 @@ impl Stream for Streamed {
 /// Connections that wait for the next request, the one used last at the end. Each waits for a request of the runtime it
 /// was made in: from another thread every event would wake two.
 #[derive(Default)]
-struct Idle(Mutex<Waiting>);
-
-#[derive(Default)]
-struct Waiting {
-    links: Vec<(Instant, runtime::Id, Link)>,
-    /// A task will close what waits for too long.
-    is_swept: bool,
-}
+struct Idle(Mutex<HashMap<runtime::Id, Vec<(Instant, Link)>>>);
 
 impl Idle {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<runtime::Id, Vec<(Instant, Link)>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self) -> Option<Link> {
-        let here = Handle::current().id();
         let mut waiting = self.waiting();
-        while let Some(index) = waiting.links.iter().rposition(|(_, made, _)| *made == here) {
-            let (.., mut link) = waiting.links.remove(index);
+        let links = waiting.get_mut(&Handle::current().id())?;
+        while let Some((_, mut link)) = links.pop() {
             if link.is_free() {
                 return Some(link);
             }
@@ -298,34 +291,44 @@ impl Idle {
         if !link.is_free() {
             return;
         }
+        let runtime = Handle::current().id();
         let mut waiting = self.waiting();
-        let here = Handle::current().id();
-        waiting.links.push((Instant::now(), here, link));
-        if !waiting.is_swept {
-            waiting.is_swept = true;
-            tokio::spawn(Arc::clone(self).sweep());
-        }
+        let links = waiting.entry(runtime).or_insert_with(|| {
+            let idle = Arc::clone(self);
+            tokio::spawn(Sweep { idle, runtime }.run());
+            Vec::new()
+        });
+        links.push((Instant::now(), link));
     }
 
-    async fn sweep(self: Arc<Self>) {
-        while let Some(next) = self.close_old() {
+    /// Closes what has waited for too long in `runtime`; tells when to look again, if anything is left.
+    fn close_old(&self, runtime: runtime::Id) -> Option<Instant> {
+        let mut waiting = self.waiting();
+        let links = waiting.get_mut(&runtime)?;
+        let now = Instant::now();
+        let old = links.partition_point(|(since, _)| *since + POOL_IDLE <= now);
+        links.drain(..old);
+        links.first().map(|(since, _)| *since + POOL_IDLE)
+    }
+}
+
+/// Closes the idle connections of one runtime in time, and all of them when that runtime ends.
+struct Sweep {
+    idle: Arc<Idle>,
+    runtime: runtime::Id,
+}
+
+impl Sweep {
+    async fn run(self) {
+        while let Some(next) = self.idle.close_old(self.runtime) {
             sleep_until(next).await;
         }
     }
+}
 
-    /// Closes what has waited for too long; tells when to look again, if anything is left.
-    fn close_old(&self) -> Option<Instant> {
-        let mut waiting = self.waiting();
-        let now = Instant::now();
-        let old = waiting
-            .links
-            .partition_point(|(since, ..)| *since + POOL_IDLE <= now);
-        waiting.links.drain(..old);
-        let oldest = waiting.links.first().map(|(since, ..)| *since + POOL_IDLE);
-        if oldest.is_none() {
-            *waiting = Waiting::default();
-        }
-        oldest
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        self.idle.waiting().remove(&self.runtime);
     }
 }
 
@@ -333,7 +336,10 @@ impl std::fmt::Debug for Idle {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Idle")
-            .field("links", &self.waiting().links.len())
+            .field(
+                "links",
+                &self.waiting().values().map(Vec::len).sum::<usize>(),
+            )
             .finish()
     }
 }

@@ -6,7 +6,7 @@ use codex_bridge::server::Server;
 
 use crate::{
     drain::streaming,
-    support::{Bridge, Raw, config, nobody},
+    support::{Bridge, Raw, config, nobody, soon},
 };
 
 const THREADS: NonZero<usize> = NonZero::new(3).unwrap();
@@ -46,6 +46,26 @@ async fn a_crowd_gets_threads_and_a_few_do_not() {
     for mut raw in few.into_iter().chain(many) {
         assert_eq!(raw.rest().await, "", "an idle connection closes at once");
     }
+    bridge.stopped().await;
+}
+
+#[tokio::test]
+async fn a_thread_without_connections_ends_and_another_begins_when_needed() {
+    let server = Server::bind(config(nobody())).await.unwrap();
+    let mut bridge = Bridge::serving(server.on_threads(THREADS));
+
+    drop(crowd(&bridge, 20).await);
+    soon(async {
+        while !matches!(lanes(), None | Some(0)) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let again = crowd(&bridge, 20).await;
+    assert!(matches!(lanes(), None | Some(1..)), "{:?}", lanes());
+
+    drop(again);
+    bridge.stop();
     bridge.stopped().await;
 }
 
