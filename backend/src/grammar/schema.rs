@@ -4,11 +4,13 @@
 //! properties are closed. The result allows what the schema allows, or less; except for what is reported as [`Loose`].
 
 mod endless;
+mod exclusive;
 mod keywords;
 mod reference;
 
 use std::collections::HashMap;
 
+use exclusive::exclude_each_other;
 use keywords::{
     ARRAYS, FORMATS, IN_PLACE, NUMBERS, OBJECTS, STRINGS, UNKNOWN, close, infer_type, is_closable,
     only_part, says_more, types,
@@ -37,6 +39,8 @@ pub(crate) struct Normal {
     pub(crate) odd: Vec<Loose>,
     /// For each definition, where in the client's schema it comes from.
     origins: Vec<String>,
+    /// Where in the client's schema our `anyOf` is a `oneOf`, outer ones first.
+    renamed: Vec<String>,
 }
 
 impl Normal {
@@ -47,7 +51,14 @@ impl Normal {
             let origin = self.origins.get(number.parse::<usize>().ok()?)?;
             Some(format!("{origin}{rest}"))
         });
-        inside.unwrap_or_else(|| pointer.to_owned())
+        let mut origin = inside.unwrap_or_else(|| pointer.to_owned());
+        for place in &self.renamed {
+            let inside = origin.strip_prefix(place.as_str());
+            if let Some(rest) = inside.and_then(|rest| rest.strip_prefix("/anyOf/")) {
+                origin = format!("{place}/oneOf/{rest}");
+            }
+        }
+        origin
     }
 }
 
@@ -60,6 +71,7 @@ pub(crate) fn normalize(schema: &Value) -> Normal {
         loose: Vec::new(),
         odd: Vec::new(),
         origins: Vec::new(),
+        renamed: Vec::new(),
     };
     let mut root = normalizer.schema(schema, "", Place::Value);
     let mut definitions = Object::new();
@@ -81,6 +93,7 @@ pub(crate) fn normalize(schema: &Value) -> Normal {
         loose: normalizer.loose,
         odd: normalizer.odd,
         origins: normalizer.origins,
+        renamed: normalizer.renamed,
     };
     endless::cut_endless(&mut normal);
     normal
@@ -103,6 +116,7 @@ struct Normalizer<'a> {
     loose: Vec<Loose>,
     odd: Vec<Loose>,
     origins: Vec<String>,
+    renamed: Vec<String>,
 }
 
 impl Normalizer<'_> {
@@ -176,6 +190,13 @@ impl Normalizer<'_> {
                 } else {
                     place
                 };
+                let is_any = keyword == "oneOf"
+                    && !schema.contains_key("anyOf")
+                    && exclude_each_other(self.root, list);
+                if is_any {
+                    self.renamed.push(path.to_owned());
+                }
+                let keyword = if is_any { "anyOf" } else { keyword };
                 self.list(list, keyword, &here, place, out);
             }
             ("allOf", Value::Array(list)) if !list.is_empty() => {

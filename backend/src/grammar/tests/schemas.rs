@@ -384,6 +384,60 @@ fn each_thing_that_cannot_be_held_is_named_with_its_place() {
 }
 
 #[test]
+fn variants_of_a_tagged_union_are_held_behind_references_too() {
+    let variant = |tag: Value| json!({"type": "object", "properties": {"kind": tag, "n": {"type": "integer", "minimum": 1, "maximum": 3}}, "required": ["kind", "n"], "additionalProperties": false});
+    let union = |left: Value, right: Value| {
+        json!({"type": "object", "$defs": {"tag": {"const": "cat"}, "left": left, "right": right, "either": {"oneOf": [{"$ref": "#/$defs/left"}, {"$ref": "#/$defs/right"}, {"type": "null"}]}},
+            "properties": {"of": {"$ref": "#/$defs/either"}}, "required": ["of"]})
+    };
+    for tags in [
+        [json!({"const": "cat"}), json!({"const": "dog"})],
+        [json!({"enum": ["cat", 1]}), json!({"enum": ["dog", "1"]})],
+        [
+            json!({"type": "string"}),
+            json!({"type": ["integer", "null"]}),
+        ],
+        [json!({"$ref": "#/$defs/tag"}), json!({"const": "dog"})],
+    ] {
+        let [left, right] = tags.map(variant);
+        let schema = union(left, right);
+        let (relaxed, arguments) = relaxed(&schema);
+        assert_eq!(places(&relaxed), [], "{schema}");
+        assert!(!arguments.is_empty());
+        for value in arguments {
+            let of = &value["of"];
+            assert!(
+                of.is_null() || (1..=3).contains(&of["n"].as_i64().unwrap()),
+                "{value}"
+            );
+        }
+    }
+    for tags in [
+        [json!({"const": "cat"}), json!({"enum": ["dog", "cat"]})],
+        [json!({"const": 1}), json!({"const": 1.0})],
+        [json!({"type": "integer"}), json!({"type": "number"})],
+        [json!({}), json!({"const": "dog"})],
+    ] {
+        let [left, right] = tags.map(variant);
+        let schema = union(left, right);
+        assert_eq!(
+            places(&relaxed(&schema).0),
+            [("/$defs/either", "oneOf")],
+            "{schema}"
+        );
+    }
+    // What is at fault inside is named by the client's own words.
+    let mut broken = variant(json!({"const": "cat"}));
+    broken["properties"]["n"] = json!({"type": "string", "pattern": "(?=x)"});
+    let schema =
+        json!({"type": "object", "properties": {"of": {"oneOf": [broken, {"type": "null"}]}}});
+    assert_eq!(
+        places(&relaxed(&schema).0),
+        [("/properties/of/oneOf/0/properties/n", "pattern")]
+    );
+}
+
+#[test]
 fn references_of_all_kinds_are_followed() {
     let schema = json!({
         "$id": "https://example.com/tool",
