@@ -13,6 +13,7 @@ pub mod check;
 pub mod choice;
 mod compile;
 mod custom;
+mod digits;
 mod escape;
 mod lazy;
 mod limits;

@@ -48,6 +48,7 @@ pub(crate) struct Compiled {
 /// What compiles for one model.
 pub(crate) struct Compiler {
     vocabulary: Arc<Vocabulary>,
+    digits: Arc<[u32]>,
     factory: ParserFactory,
     /// Compiles for a vocabulary of single bytes, which is quicker where only the outcome counts.
     probe: ParserFactory,
@@ -163,6 +164,7 @@ impl Compiler {
             *factory.limits_mut() = limits::parser_limits();
         }
         Ok(Compiler {
+            digits: vocabulary.digits(),
             vocabulary: Arc::new(vocabulary),
             factory,
             probe,
@@ -213,6 +215,7 @@ impl Compiler {
         let plan = Plan {
             vocabulary: Arc::clone(&self.vocabulary),
             env: self.factory.tok_env().clone(),
+            digits: Arc::clone(&self.digits),
             watch,
             start,
         };

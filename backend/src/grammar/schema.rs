@@ -12,8 +12,8 @@ use std::collections::HashMap;
 
 use exclusive::exclude_each_other;
 use keywords::{
-    ARRAYS, FORMATS, IN_PLACE, NUMBERS, OBJECTS, STRINGS, UNKNOWN, close, infer_type, is_closable,
-    only_part, says_more, types,
+    ARRAYS, FORMATS, IN_PLACE, NUMBERS, OBJECTS, STRINGS, UNKNOWN, bound_multiples, close,
+    infer_type, is_closable, only_part, says_more, types,
 };
 use protocol::Object;
 pub(crate) use reference::escape_pointer;
@@ -143,6 +143,7 @@ impl Normalizer<'_> {
             infer_type(&mut out);
             close(schema, &mut out);
         }
+        bound_multiples(&mut out);
         self.check_names(path, &out);
         out.into()
     }

@@ -10,5 +10,6 @@ mod custom;
 mod hostile;
 mod lazy;
 mod measure;
+mod numbers;
 mod schemas;
 mod support;

@@ -30,6 +30,22 @@ impl Vocabulary {
         u32::try_from(index).ok()
     }
 
+    /// The bytes that a token adds to the text: none for a control token, or one that isn't there.
+    pub(crate) fn text(&self, token: u32) -> &[u8] {
+        let index = token as usize;
+        match (self.bytes.get(index), self.control.get(index)) {
+            (Some(bytes), Some(false)) => bytes,
+            _ => &[],
+        }
+    }
+
+    /// Tokens whose text begins with a digit.
+    pub(crate) fn digits(&self) -> Arc<[u32]> {
+        let tokens = 0..u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
+        let begins = |token: &u32| self.text(*token).first().is_some_and(u8::is_ascii_digit);
+        tokens.filter(begins).collect()
+    }
+
     /// The trie over all tokens, with control tokens behind the byte that no text has (0xff).
     pub(crate) fn token_env(&self) -> Result<TokEnv, String> {
         let size = u32::try_from(self.bytes.len()).map_err(|_| "too many tokens".to_owned())?;

@@ -9,6 +9,7 @@ use llguidance::Matcher;
 use toktrie::{SimpleVob, TokEnv};
 
 use super::{
+    digits::Digits,
     lazy::{Watch, WatchFor},
     relax::first_line,
     vocabulary::Vocabulary,
@@ -22,6 +23,8 @@ use crate::{
 pub(crate) struct Plan {
     pub(crate) vocabulary: Arc<Vocabulary>,
     pub(crate) env: TokEnv,
+    /// Tokens that begin with a digit.
+    pub(crate) digits: Arc<[u32]>,
     /// Free text comes first, with an eye on it.
     pub(crate) watch: Option<WatchFor>,
     /// At the start of the whole answer, or of what follows the start of a call. None where there is only text and no call may come.
@@ -48,7 +51,7 @@ pub(crate) struct Walk {
 #[derive(Clone)]
 enum State {
     Text(Watch),
-    Grammar(Box<Matcher>),
+    Grammar(Box<Matcher>, Digits),
     Ended,
 }
 
@@ -56,9 +59,18 @@ impl Walk {
     pub(crate) fn new(plan: Arc<Plan>) -> Result<Self, ConstraintError> {
         let state = match &plan.watch {
             Some(_) => State::Text(Watch::START),
-            None => State::Grammar(Box::new(plan.start()?)),
+            None => State::Grammar(Box::new(plan.start()?), Digits::default()),
         };
         Ok(Walk { plan, state })
+    }
+
+    /// One that goes its own way.
+    fn copy(&self) -> Walk {
+        let mut copy = self.clone();
+        if let State::Grammar(matcher, _) = &mut copy.state {
+            **matcher = matcher.deep_clone();
+        }
+        copy
     }
 
     fn is_end(&self, token: u32) -> bool {
@@ -77,7 +89,8 @@ impl Walk {
         }
         match watch.call_token() {
             Some((call, true)) if call == token => {
-                return Ok(State::Grammar(Box::new(self.plan.start()?)));
+                let start = Box::new(self.plan.start()?);
+                return Ok(State::Grammar(start, Digits::default()));
             }
             Some((call, false)) if call == token => {
                 return Err(failed("a call began where none is allowed"));
@@ -110,7 +123,9 @@ impl Walk {
             let tokens = self.plan.env.tok_trie().greedy_tokenize(&text);
             matcher.consume_tokens(&tokens).map_err(error)?;
         }
-        Ok(State::Grammar(Box::new(matcher)))
+        let mut digits = Digits::default();
+        digits.read(&text);
+        Ok(State::Grammar(Box::new(matcher), digits))
     }
 
     /// What free text may go on with; none: with anything.
@@ -128,11 +143,21 @@ impl Walk {
         Some(TokenMask(words.into()))
     }
 
-    fn mask(&self, set: &SimpleVob) -> TokenMask {
+    fn mask(&self, set: &SimpleVob, digits: Digits) -> TokenMask {
         let size = self.plan.vocabulary.bytes.len();
         let mut words = set.as_slice().to_vec();
         words.resize(size.div_ceil(32), 0);
         clear_beyond(&mut words, size);
+        let mut ends = words.clone();
+        for token in &*self.plan.digits {
+            if digits.are_too_many(&self.plan.vocabulary.bytes[*token as usize]) {
+                ends[*token as usize / 32] &= !(1 << (token % 32));
+            }
+        }
+        // Where the schema wants more digits it gets them.
+        if ends.iter().any(|word| *word != 0) {
+            words = ends;
+        }
         TokenMask(words.into())
     }
 
@@ -141,12 +166,14 @@ impl Walk {
         if let (State::Text(at), Some(watch)) = (&self.state, &self.plan.watch) {
             return Ok(self.text_mask(watch, at));
         }
-        let set = match &mut self.state {
-            State::Grammar(matcher) => matcher.compute_mask_or_eos().map_err(error)?,
+        let (set, digits) = match &mut self.state {
+            State::Grammar(matcher, digits) => {
+                (matcher.compute_mask_or_eos().map_err(error)?, *digits)
+            }
             State::Text(_) => return Ok(None),
-            State::Ended => self.plan.env.tok_trie().eos_token_set(),
+            State::Ended => (self.plan.env.tok_trie().eos_token_set(), Digits::default()),
         };
-        Ok(Some(self.mask(&set)))
+        Ok(Some(self.mask(&set, digits)))
     }
 }
 
@@ -154,7 +181,7 @@ impl Constraint for Walk {
     fn next(&mut self) -> Result<Next, ConstraintError> {
         match &mut self.state {
             State::Ended => return Ok(Next::End),
-            State::Grammar(matcher) => {
+            State::Grammar(matcher, _) => {
                 if matcher.is_stopped() {
                     return match matcher.get_error() {
                         None => Ok(Next::End),
@@ -178,21 +205,34 @@ impl Constraint for Walk {
         }
         let is_end = self.is_end(token);
         match &mut self.state {
-            State::Grammar(matcher) if is_end && matcher.is_stopped() => {
+            State::Grammar(matcher, _) if is_end && matcher.is_stopped() => {
                 self.state = State::Ended;
                 Ok(())
             }
-            State::Grammar(matcher) => matcher.consume_token(token).map_err(error),
+            State::Grammar(matcher, digits) => {
+                matcher.consume_token(token).map_err(error)?;
+                digits.read(self.plan.vocabulary.text(token));
+                Ok(())
+            }
             State::Ended if is_end => Ok(()),
             State::Ended | State::Text(_) => Err(failed("a token came after the end")),
         }
     }
 
     fn would_accept(&mut self, draft: &[u32]) -> usize {
-        if let State::Grammar(matcher) = &mut self.state {
-            return matcher.validate_tokens(draft).unwrap_or(0);
+        if let State::Grammar(matcher, digits) = &mut self.state {
+            let mut digits = *digits;
+            let is_one_too_many = |token: &u32| {
+                let text = self.plan.vocabulary.text(*token);
+                let is_one = digits.are_too_many(text);
+                digits.read(text);
+                is_one
+            };
+            if !draft.iter().any(is_one_too_many) {
+                return matcher.validate_tokens(draft).unwrap_or(0);
+            }
         }
-        let mut walk = self.clone();
+        let mut walk = self.copy();
         let taken = draft.iter().take_while(|token| {
             let allowed = match walk.current_mask() {
                 Ok(mask) => mask.is_none_or(|mask| mask.allows(**token)),
@@ -205,13 +245,14 @@ impl Constraint for Walk {
 
     fn masks_along(&mut self, draft: &[u32]) -> Result<Vec<Option<TokenMask>>, ConstraintError> {
         let mut masks = Vec::with_capacity(draft.len());
-        if matches!(self.state, State::Grammar(_)) {
+        if let State::Grammar(_, before) = self.state {
             for token in draft {
                 self.accept(*token)?;
                 masks.push(self.current_mask()?);
             }
-            if let State::Grammar(matcher) = &mut self.state {
+            if let State::Grammar(matcher, digits) = &mut self.state {
                 matcher.rollback(draft.len()).map_err(error)?;
+                *digits = before;
             }
             return Ok(masks);
         }
@@ -228,7 +269,7 @@ impl fmt::Debug for Walk {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state: &dyn fmt::Debug = match &self.state {
             State::Text(at) => at,
-            State::Grammar(_) => &"in the grammar",
+            State::Grammar(..) => &"in the grammar",
             State::Ended => &"ended",
         };
         formatter.debug_tuple("Walk").field(state).finish()

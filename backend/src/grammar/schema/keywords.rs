@@ -92,6 +92,31 @@ pub(super) fn close(schema: &Object, out: &mut Object) {
     out.insert("additionalProperties".to_owned(), false.into());
 }
 
+/// Largest absolute value of a multiple that has no bound of its own.
+const LARGEST_MULTIPLE: i64 = 1_000_000_000_000_000_000;
+
+/// Whether a number is a multiple is known at its last digit, and a model that does not hit on that one would write for ever.
+pub(super) fn bound_multiples(out: &mut Object) {
+    if !out.contains_key("multipleOf") {
+        return;
+    }
+    let bound = |out: &Object, keywords: [&str; 2]| {
+        let numbers = keywords
+            .iter()
+            .filter_map(|keyword| out.get(*keyword)?.as_f64());
+        numbers.reduce(f64::max)
+    };
+    let least = bound(out, ["minimum", "exclusiveMinimum"]);
+    let most = bound(out, ["maximum", "exclusiveMaximum"]);
+    let half = LARGEST_MULTIPLE as f64 / 2.0;
+    if least.is_none() && most.is_none_or(|most| most > -half) {
+        out.insert("minimum".to_owned(), (-LARGEST_MULTIPLE).into());
+    }
+    if most.is_none() && least.is_none_or(|least| least < half) {
+        out.insert("maximum".to_owned(), LARGEST_MULTIPLE.into());
+    }
+}
+
 /// The one part of an `allOf` that has only one, in a schema that says nothing else.
 pub(super) fn only_part(schema: &Object) -> Option<&Value> {
     let [only] = schema.get("allOf")?.as_array()?.as_slice() else {
