@@ -1,5 +1,5 @@
 //! Tiny models for tests, written by the tests themselves: [`TinyLlama`] has seeded random weights in any format, [`Scripted`] has weights that answer with
-//! given text. Behind the feature `testing`; no part of the product.
+//! given text; and tools to offer them ([`schemas`]). Behind the feature `testing`; no part of the product.
 //!
 //! ```
 //! use codex_bridge_backend::{model, testing::TinyLlama};
@@ -15,6 +15,7 @@ pub mod gguf;
 mod huggingface;
 pub mod quantize;
 mod random;
+pub mod schemas;
 mod scripted;
 mod smollm2;
 mod surroundings;

@@ -3,17 +3,17 @@
 use codex_bridge_backend::{
     backend::{Backend, BackendOptions},
     grammar::{Checked, Checker, ToolSet},
-    testing::events::response as last,
+    testing::{events::response as last, smollm2},
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::support::{events, response, smollm2, tool};
+use crate::support::{events, response, tool};
 
 pub(crate) fn load() -> Option<Backend> {
     let options = BackendOptions {
         context_length: Some(4096),
-        max_batch: 2,
+        max_batch: 4,
         ..BackendOptions::new(smollm2()?)
     };
     Some(Backend::load(&options).unwrap())

@@ -1,6 +1,6 @@
 //! Backends of tests, and their answers.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use codex_bridge_backend::{
     backend::{Backend, BackendOptions, RespondError},
@@ -64,33 +64,4 @@ pub(crate) fn tool(name: &str, parameters: Value) -> Value {
     let mut tool = json!({"type": "function", "name": name, "description": "A tool."});
     tool["parameters"] = parameters;
     tool
-}
-
-/// SmolLM2-135M-Instruct: named by `CODEX_BRIDGE_TEST_MODEL`, or as the end-to-end tests have installed it.
-pub(crate) fn smollm2() -> Option<PathBuf> {
-    let named = std::env::var_os("CODEX_BRIDGE_TEST_MODEL").map(PathBuf::from);
-    let found = named.or_else(|| {
-        let cache = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache/e2e/llama/lib");
-        find(&cache, "SmolLM2-135M-Instruct.Q4_1.gguf")
-    });
-    if found.is_none() {
-        println!(
-            "skipped: CODEX_BRIDGE_TEST_MODEL does not name SmolLM2's file, and the end-to-end tests have not installed it"
-        );
-    }
-    found
-}
-
-fn find(folder: &Path, name: &str) -> Option<PathBuf> {
-    for entry in std::fs::read_dir(folder).ok()?.flatten() {
-        let path = entry.path();
-        let found = match path.is_dir() {
-            true => find(&path, name),
-            false => (entry.file_name() == name).then_some(path),
-        };
-        if found.is_some() {
-            return found;
-        }
-    }
-    None
 }

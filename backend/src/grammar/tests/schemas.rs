@@ -2,236 +2,41 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::support::*;
 use crate::{
     call_syntax::CallSyntax,
     grammar::{Checked, Checker, Choice, Relaxed},
+    testing::{
+        Random,
+        schemas::{self, Extent},
+    },
 };
-
-/// Makes schemas, of everything that tools' schemas are made of.
-struct Schemas<'a> {
-    dice: &'a mut Dice,
-    definitions: usize,
-}
-
-impl Schemas<'_> {
-    fn root(&mut self) -> Value {
-        let mut schema = self.object(3);
-        let mut definitions = Map::new();
-        let mut number = 0;
-        while number < self.definitions {
-            // Optional, so that a definition may refer to itself and still end.
-            let inner = self.schema(1);
-            let mut definition =
-                json!({"type": "object", "properties": {"value": inner}, "required": ["value"]});
-            if self.dice.chance(50) {
-                let next = json!({"$ref": format!("#/$defs/D{number}")});
-                definition["properties"]["next"] = next;
-            }
-            definitions.insert(format!("D{number}"), definition);
-            number += 1;
-        }
-        schema["$defs"] = definitions.into();
-        schema
-    }
-
-    fn schema(&mut self, depth: usize) -> Value {
-        let kinds = if depth == 0 { 9 } else { 15 };
-        let mut schema = match self.dice.below(kinds) {
-            0 | 1 => self.string(),
-            2 | 3 => self.number(),
-            4 => json!({"type": "boolean"}),
-            5 => json!({"type": "null"}),
-            6 => json!({"enum": self.values()}),
-            7 => json!({"const": self.values()[0]}),
-            8 => json!({"type": ["integer", "null"], "minimum": -3}),
-            9 | 10 => self.object(depth - 1),
-            11 => self.array(depth - 1),
-            12 => {
-                let count = 1 + self.dice.below(3);
-                let options: Vec<Value> = (0..count).map(|_| self.schema(depth - 1)).collect();
-                let keyword = *self.dice.pick(&["anyOf", "oneOf"]);
-                json!({keyword: options})
-            }
-            13 => json!({"allOf": [{"$ref": self.reference()}], "description": "hung on"}),
-            _ => json!({"$ref": self.reference()}),
-        };
-        if self.dice.chance(20) {
-            schema["description"] = "What it \"is\" for".into();
-        }
-        if self.dice.chance(10) {
-            schema["default"] = json!([1, {"a": null}]);
-        }
-        schema
-    }
-
-    fn reference(&mut self) -> String {
-        if self.dice.chance(60) || self.definitions == 0 {
-            self.definitions += usize::from(self.definitions < 3);
-        }
-        format!("#/$defs/D{}", self.dice.below(self.definitions))
-    }
-
-    fn values(&mut self) -> Vec<Value> {
-        let all = [
-            json!("auto"),
-            json!("ä \"q\" \\ /"),
-            json!(""),
-            json!(3),
-            json!(-7.25),
-            json!(true),
-            json!(null),
-            json!([1, "x"]),
-            json!({"k": 1}),
-            json!("line\nbreak"),
-            json!(1e3),
-        ];
-        let count = 1 + self.dice.below(4);
-        let mut values: Vec<Value> = Vec::new();
-        for _ in 0..count {
-            let value = self.dice.pick(&all).clone();
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-        values
-    }
-
-    fn string(&mut self) -> Value {
-        let mut schema = json!({"type": "string"});
-        match self.dice.below(6) {
-            0 => {
-                let patterns = [
-                    "^[a-z]{2,5}$",
-                    "\\d{3}",
-                    "^(foo|bar)-[0-9]+$",
-                    "\\S",
-                    "^[^\"\\\\]*$",
-                    "^\\w+/\\w+$",
-                    "[\\n\\t]x$",
-                    "^é+$",
-                ];
-                schema["pattern"] = (*self.dice.pick(&patterns)).into();
-            }
-            1 => {
-                let formats = [
-                    "date",
-                    "date-time",
-                    "time",
-                    "email",
-                    "ipv4",
-                    "ipv6",
-                    "uuid",
-                    "hostname",
-                    "duration",
-                    "uri",
-                    "int64",
-                ];
-                schema["format"] = (*self.dice.pick(&formats)).into();
-            }
-            2 | 3 => {
-                let least = self.dice.below(4);
-                schema["minLength"] = least.into();
-                schema["maxLength"] = (least + self.dice.below(9)).into();
-            }
-            _ => {}
-        }
-        schema
-    }
-
-    fn number(&mut self) -> Value {
-        let kind = *self.dice.pick(&["integer", "number"]);
-        let mut schema = json!({"type": kind});
-        let low = self.dice.below(400) as i64 - 200;
-        let high = low + 1 + self.dice.below(1000) as i64;
-        match self.dice.below(6) {
-            0 => schema["minimum"] = low.into(),
-            1 => {
-                schema["minimum"] = low.into();
-                schema["maximum"] = high.into();
-            }
-            2 => {
-                schema["exclusiveMinimum"] = low.into();
-                schema["exclusiveMaximum"] = (high + 1).into();
-            }
-            3 => schema["multipleOf"] = (*self.dice.pick(&[2, 5, 10])).into(),
-            4 if kind == "number" => {
-                schema["minimum"] = json!(0.25);
-                schema["maximum"] = json!(0.75);
-            }
-            _ => {}
-        }
-        schema
-    }
-
-    fn array(&mut self, depth: usize) -> Value {
-        let mut schema = json!({"type": "array", "items": self.schema(depth)});
-        if self.dice.chance(50) {
-            let least = self.dice.below(3);
-            schema["minItems"] = least.into();
-            schema["maxItems"] = (least + self.dice.below(3)).into();
-        }
-        if self.dice.chance(15) {
-            schema["prefixItems"] = json!([self.schema(depth), {"type": "integer"}]);
-        }
-        schema
-    }
-
-    fn object(&mut self, depth: usize) -> Value {
-        let names = [
-            "path",
-            "count",
-            "naïve",
-            "a b",
-            "with\"quote",
-            "recursive",
-            "o/k",
-            "~x",
-        ];
-        let mut properties = Map::new();
-        let mut required = Vec::new();
-        for _ in 0..self.dice.below(5) {
-            let name = *self.dice.pick(&names);
-            if properties.contains_key(name) {
-                continue;
-            }
-            let property = self.schema(depth);
-            properties.insert(name.to_owned(), property);
-            if self.dice.chance(50) {
-                required.push(name);
-            }
-        }
-        let mut schema = json!({"type": "object", "properties": properties});
-        if !required.is_empty() {
-            schema["required"] = required.into();
-        }
-        match self.dice.below(8) {
-            0..=2 => schema["additionalProperties"] = false.into(),
-            3 => schema["additionalProperties"] = json!({"type": "integer"}),
-            4 => schema["patternProperties"] = json!({"^x-": {"type": "boolean"}}),
-            _ => {}
-        }
-        schema
-    }
-}
 
 #[test]
 fn arguments_satisfy_every_generated_schema() {
     let (mut ended, mut cut, mut relaxations) = (0, 0, BTreeMap::new());
-    let schemas = crate::testing::fuzz_runs(300);
-    for seed in 0..schemas {
-        let mut dice = Dice::new(seed + 1);
-        let mut maker = Schemas {
-            dice: &mut dice,
-            definitions: 0,
+    let mut counts = BTreeMap::new();
+    let runs = crate::testing::fuzz_runs(300);
+    for seed in 0..runs {
+        let extent = match seed % 2 {
+            0 => Extent::Open,
+            _ => Extent::Bounded,
         };
-        let schema = maker.root();
+        let schema = schemas::tool_schema(&mut Random(seed), extent);
+        for kind in schemas::kinds(&schema) {
+            *counts.entry(kind).or_insert(0) += 1;
+        }
         let tools = tools(json!([function("f", &schema)]));
         let checker = Checker::new(tools.get("f").unwrap());
+        let mut dice = Dice::new(seed + 1);
         let syntax = *dice.pick(&SYNTAXES);
         let (_, relaxed) = constraint(&tools, &Choice::Required, syntax);
+        assert!(
+            extent == Extent::Open || relaxed.is_empty(),
+            "seed {seed}: {relaxed:?}\n{schema}"
+        );
         for loose in &relaxed {
             *relaxations.entry(loose.keyword.clone()).or_insert(0) += 1;
         }
@@ -256,10 +61,13 @@ fn arguments_satisfy_every_generated_schema() {
             }
         }
     }
-    eprintln!("{ended} walks ended, {cut} were cut; relaxed: {relaxations:?}");
+    eprintln!("{counts:?}: {ended} walks ended, {cut} were cut; relaxed: {relaxations:?}");
+    for kind in schemas::KINDS {
+        assert!(counts.contains_key(kind), "no {kind}");
+    }
     assert!(ended > cut * 9, "{ended} ended, {cut} cut");
     let relaxed: u64 = relaxations.values().sum();
-    assert!(relaxed * 4 < schemas, "{relaxed} relaxations");
+    assert!(relaxed * 4 < runs, "{relaxed} relaxations");
 }
 
 /// What is relaxed of a tool with this schema, and some arguments that come then.
