@@ -10,6 +10,7 @@
 pub(crate) mod counters;
 mod emitter;
 mod logprobs;
+mod repetition;
 pub(crate) mod request;
 mod resource;
 mod stops;
@@ -31,6 +32,7 @@ use self::{
     counters::{Counters, count},
     emitter::{Emitter, Ending},
     logprobs::Logprobs,
+    repetition::Repetition,
     request::Settings,
     stops::{Certain, Stops},
     usage::Counts,
@@ -82,6 +84,8 @@ pub struct Responding {
     segments: Vec<Segment>,
     stops: Stops,
     logprobs: Option<Logprobs>,
+    /// Ends text that is in a loop. `None` where a limit of the client or the form it asked for says when text ends.
+    repetition: Option<Repetition>,
     /// The first call is the last.
     single: bool,
     emitter: Emitter,
@@ -108,6 +112,7 @@ impl Responding {
         let now = (script.clock)();
         let base = resource::resource(request, &settings, &id, model, now);
         let phase = script.only_answers.then_some(Phase::FinalAnswer);
+        let is_unlimited = settings.max_output_tokens.is_none() && !script.parser.json_answer;
         Responding {
             outputs: Some(outputs),
             tokenizer: tokenizer.clone(),
@@ -116,6 +121,7 @@ impl Responding {
             segments: Vec::new(),
             stops: Stops::new(settings.stops),
             logprobs: settings.logprobs.map(Logprobs::new),
+            repetition: is_unlimited.then(Repetition::new),
             single: !settings.parallel,
             emitter: Emitter::new(script.ids, base, phase),
             counts: Counts {
@@ -234,6 +240,25 @@ impl Responding {
             self.counts.reasoning += 1;
         }
         self.segments();
+        self.end_loop(sampled.token);
+    }
+
+    /// Ends text that has fallen into a loop as if the model had. Calls are left alone: half a call must not look like a whole one.
+    fn end_loop(&mut self, token: u32) {
+        let Some(repetition) = &mut self.repetition else {
+            return;
+        };
+        if self.emitter.is_in_call() {
+            repetition.clear();
+        } else if repetition.push(token) && self.outputs.is_some() {
+            let tokens = self.counts.generated;
+            tracing::warn!(
+                response = self.id,
+                tokens,
+                "text that only repeated itself was ended"
+            );
+            self.finish(End::Stop);
+        }
     }
 
     /// Turns the segments at hand into events.

@@ -158,6 +158,12 @@ impl Emitter {
         self.emit(event);
     }
 
+    /// Is a call being streamed?
+    pub(super) fn is_in_call(&self) -> bool {
+        let kind = self.open.as_ref().map(|open| &open.kind);
+        matches!(kind, Some(Kind::Call { .. }))
+    }
+
     /// The call is whole; its name and arguments.
     pub(super) fn call_end(&mut self) -> Option<(String, String)> {
         let Some(Open {

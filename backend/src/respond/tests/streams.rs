@@ -411,3 +411,45 @@ async fn the_resource_shows_what_is_in_force() {
         assert_eq!(response[key], expected, "{key}");
     }
 }
+
+#[tokio::test]
+async fn text_in_a_loop_is_ended_as_if_the_model_had() {
+    let says = format!("Well. {}", "I am here to help. ".repeat(100));
+    let case = || Case::new(json!({"model": "m"}), SmolLm2).says(&says);
+    let (responding, counters, dropped) = case().start();
+    let answer = responding.collect().await;
+    assert_eq!(answer["status"], "completed");
+    assert_eq!(answer["output"][0]["phase"], "final_answer");
+    let text = answer["output"][0]["content"][0]["text"].as_str().unwrap();
+    assert!(
+        says.starts_with(text) && (500..600).contains(&text.len()),
+        "{text}"
+    );
+    assert_eq!(answer["usage"]["output_tokens"], text.len());
+    // Nobody computes what is not wanted.
+    assert!(dropped.load(Ordering::Acquire));
+    assert_eq!(counters.completed.load(Ordering::Relaxed), 1);
+    case().events().await;
+}
+
+#[tokio::test]
+async fn a_loop_goes_on_where_the_client_has_a_limit_and_inside_a_call() {
+    let says = "na ".repeat(400);
+    let limited = Case::new(json!({"model": "m", "max_output_tokens": 1200}), SmolLm2);
+    let events = limited.says(&says).ends(Finish::Length).events().await;
+    assert_eq!(response(&events)["status"], "incomplete");
+    assert_eq!(response(&events)["output"][0]["content"][0]["text"], says);
+
+    let call = format!(
+        "<tool_call>[{{\"name\": \"g\", \"arguments\": {{\"x\": \"{says}\"}}}}]</tool_call>"
+    );
+    let events = Case::answered(&call, SmolLm2).events().await;
+    let arguments = json!({"x": says}).to_string();
+    let given: serde_json::Value = serde_json::from_str(
+        response(&events)["output"][0]["arguments"]
+            .as_str()
+            .unwrap(),
+    )
+    .unwrap();
+    assert_eq!(given.to_string(), arguments);
+}
