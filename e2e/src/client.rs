@@ -21,6 +21,12 @@ pub fn client() -> Result<reqwest::Client> {
         .context("build an HTTP client")
 }
 
+/// `GET`, whose answer is JSON.
+pub async fn get(url: &str) -> Result<Value> {
+    let text = client()?.get(url).send().await?.text().await?;
+    serde_json::from_str(&text).with_context(|| text.clone())
+}
+
 /// `POST <base_url>/responses`, read to the end.
 pub async fn post(base_url: &str, body: &Value) -> Result<(StatusCode, String)> {
     let request = client()?

@@ -23,6 +23,9 @@ const TERMINAL: &str = include_str!("../python/terminal.py");
 /// The longest one `codex exec` may take; the usual turn takes two seconds.
 const LIMIT: Duration = Duration::from_secs(150);
 
+/// What scripted commands need, in a container too.
+pub const FULL_ACCESS: &str = "danger-full-access";
+
 /// A configured Codex. Runs share its home, so that a thread can be resumed.
 #[derive(Debug)]
 pub struct Codex {
@@ -31,6 +34,7 @@ pub struct Codex {
     folder: TempDir,
     /// Lines of `config.toml` at the top level, in the provider's table, and after all else.
     web_search: &'static str,
+    sandbox: &'static str,
     top: Vec<String>,
     provider: Vec<String>,
     tables: Vec<String>,
@@ -50,6 +54,7 @@ impl Codex {
             folder,
             top: Vec::new(),
             web_search: "disabled",
+            sandbox: FULL_ACCESS,
             provider: Vec::new(),
             tables: Vec::new(),
             catalog: catalog_entry(),
@@ -59,6 +64,12 @@ impl Codex {
     /// Hosted search: `live`, `cached`, `indexed`; off unless said, since the bridge refuses it without a mapping.
     pub fn web_search(mut self, mode: &'static str) -> Self {
         self.web_search = mode;
+        self
+    }
+
+    /// Commands may change nothing: for a model whose words nobody has chosen.
+    pub fn read_only(mut self) -> Self {
+        self.sandbox = "read-only";
         self
     }
 
@@ -134,7 +145,7 @@ impl Codex {
         self.write_config()?;
         let mut command = Command::new(&self.binary);
         self.isolate(&mut command);
-        run(command, subcommand, prompt).await
+        run(command, self.sandbox, subcommand, prompt).await
     }
 
     /// The terminal interface with a first prompt, on a terminal of its own; it runs until dropped.
@@ -148,7 +159,7 @@ impl Codex {
             .env("TERM", "xterm-256color")
             .args(["-c", TERMINAL])
             .arg(&self.binary);
-        command.args(["--no-daemon", "-s", "danger-full-access", prompt]);
+        command.args(["--no-daemon", "-s", self.sandbox, prompt]);
         Child::spawn("the terminal interface of Codex", command)
     }
 
@@ -197,17 +208,16 @@ impl Codex {
     }
 }
 
-/// Runs one turn with a prepared binary and environment, and collects what it says.
-pub async fn run(mut command: Command, subcommand: &[&str], prompt: &str) -> Result<Turn> {
+/// Runs one turn with a prepared binary and environment, and collects what it says. `sandbox` is one of Codex's modes.
+pub async fn run(
+    mut command: Command,
+    sandbox: &str,
+    subcommand: &[&str],
+    prompt: &str,
+) -> Result<Turn> {
     let (first, rest) = subcommand.split_first().context("no subcommand")?;
     // `resume` takes no `-s`, so the sandbox is chosen before it.
-    command.args([
-        first,
-        "--json",
-        "--skip-git-repo-check",
-        "-s",
-        "danger-full-access",
-    ]);
+    command.args([first, "--json", "--skip-git-repo-check", "-s", sandbox]);
     command.args(rest).args(["--", prompt]);
     command
         .stdin(Stdio::null())

@@ -11,7 +11,8 @@
 //!      └───MCP, stdio or Streamable HTTP──> mcp::Fixture
 //! ```
 //!
-//! [`client`] asks what Codex does not ask; [`invariants`] and [`client::lawful`] hold the laws of both directions.
+//! [`client`] asks what Codex does not ask; [`invariants`] and [`client::lawful`] hold the laws of both directions, [`patch`]
+//! the grammar of Codex's patches.
 //! [`install`] fetches the pinned real programs once into `.cache/e2e/` of the workspace, through npm and pip.
 //! Everything listens on loopback with a port the system chose. Every child dies with the value that owns it.
 //! No test sleeps: gates decide the order of things ([`script::Gate`]).
@@ -29,6 +30,7 @@ pub mod invariants;
 pub mod llama;
 pub mod mcp;
 pub mod models;
+pub mod patch;
 pub mod rig;
 pub mod script;
 pub mod tap;

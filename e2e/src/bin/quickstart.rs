@@ -98,7 +98,13 @@ async fn quickstart(args: &Args) -> Result<()> {
     steps.begin("asking Codex");
     let asked = Instant::now();
     let setup = &served.setup;
-    let turn = codex::run(setup.codex(&binary), &["exec"], &args.prompt).await?;
+    let turn = codex::run(
+        setup.codex(&binary),
+        codex::FULL_ACCESS,
+        &["exec"],
+        &args.prompt,
+    )
+    .await?;
     ensure!(
         turn.status.success(),
         "Codex failed: {:?}\n{}\n{}",
