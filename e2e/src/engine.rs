@@ -84,11 +84,18 @@ impl Options {
     /// Starts the bridge, and waits no longer than until it listens.
     pub async fn begin(&self) -> Result<Bridge> {
         let folder = tempfile::tempdir().context("a folder for the bridge")?;
-        let path = folder.path().join("bridge.json");
-        fs::write(&path, self.configuration().to_string())?;
-        let mut command = command()?;
-        command.args(["--listen", "127.0.0.1:0"]).arg(&path);
+        let command = self.command("127.0.0.1:0", folder.path())?;
         Ok(Bridge::started(command).await?.holding(folder))
+    }
+
+    /// The command that serves it at `listen`, with its configuration written into `folder`.
+    pub fn command(&self, listen: &str, folder: &Path) -> Result<Command> {
+        let path = folder.join("bridge.json");
+        fs::write(&path, self.configuration().to_string())
+            .with_context(|| format!("write {}", path.display()))?;
+        let mut command = command()?;
+        command.args(["--listen", listen]).arg(path);
+        Ok(command)
     }
 
     fn configuration(&self) -> Value {

@@ -3,6 +3,7 @@
 //! Each part has its own folder and a marker `.done`, written last. A lock file beside the folder makes several test
 //! processes that start together wait for the one that installs; a folder without marker is thrown away.
 
+pub mod native;
 pub mod rivals;
 
 use std::{
@@ -145,4 +146,9 @@ fn find(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
         }
     }
     Ok(None)
+}
+
+/// [`find`] where the file must be there.
+fn found(folder: &Path, name: &str) -> Result<PathBuf> {
+    find(folder, name)?.with_context(|| format!("no {name} below {}", folder.display()))
 }

@@ -31,6 +31,7 @@ pub mod llama;
 pub mod mcp;
 pub mod models;
 pub mod patch;
+pub mod race;
 pub mod rig;
 pub mod script;
 pub mod tap;

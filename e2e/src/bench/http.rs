@@ -3,10 +3,26 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
+
+/// The request for a response.
+pub fn post(address: SocketAddr, body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    let length = body.len();
+    format!(
+        "POST /v1/responses HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+/// The request whether a server is ready.
+pub fn health(address: SocketAddr) -> Vec<u8> {
+    format!("GET /health HTTP/1.1\r\nhost: {address}\r\n\r\n").into_bytes()
+}
 
 /// What is left of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

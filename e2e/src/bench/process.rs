@@ -27,6 +27,11 @@ pub fn anonymous_megabytes(pid: u32) -> Result<f64> {
     megabytes(pid, "smaps_rollup", "Anonymous:")
 }
 
+/// Resident memory, with each page that several processes map counted in parts. Pages of a file that only this process maps count whole.
+pub fn proportional_megabytes(pid: u32) -> Result<f64> {
+    megabytes(pid, "smaps_rollup", "Pss:")
+}
+
 fn megabytes(pid: u32, file: &str, key: &str) -> Result<f64> {
     let text = read(pid, file)?;
     let line = text.lines().find_map(|line| line.strip_prefix(key));

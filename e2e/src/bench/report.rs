@@ -160,7 +160,7 @@ fn beside(row: &Row, gateway: Option<f64>, ours: Option<f64>) -> Option<Verdict>
 }
 
 /// Processor, cores and day.
-fn machine() -> String {
+pub fn machine() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info
         .lines()

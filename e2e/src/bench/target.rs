@@ -12,7 +12,10 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::{process::Command, time};
 
-use super::{http::Connection, process};
+use super::{
+    http::{self, Connection},
+    process,
+};
 use crate::{
     bridge,
     child::Child,
@@ -162,10 +165,10 @@ impl Target {
 
 /// Until it answers; asks several times a millisecond.
 async fn healthy(address: SocketAddr) {
-    let request = format!("GET /health HTTP/1.1\r\nhost: {address}\r\n\r\n");
+    let request = http::health(address);
     loop {
         if let Ok(mut connection) = Connection::open(address, 4096).await
-            && connection.send(request.as_bytes()).await.is_ok()
+            && connection.send(&request).await.is_ok()
             && connection.finish(|_| {}).await.is_ok()
         {
             return;

@@ -5,9 +5,9 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::{find, once, run};
+use super::{found, once, run};
 use crate::workspace;
 
 const NPM_BRIDGE: &str = "codex-llama.cpp-bridge@0.0.1";
@@ -59,8 +59,4 @@ fn pip(folder: &Path, package: &str) -> Result<()> {
     pip.args(["--disable-pip-version-check", "--target"]);
     pip.arg(folder.join("python")).arg(package);
     run(&mut pip, "python3 with pip")
-}
-
-fn found(folder: &Path, name: &str) -> Result<PathBuf> {
-    find(folder, name)?.with_context(|| format!("no {name} below {}", folder.display()))
 }

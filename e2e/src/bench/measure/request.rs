@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::bench::plan::Plan;
+use crate::bench::{http, plan::Plan};
 
 /// Which tools the requests declare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,11 +16,11 @@ pub enum Tools {
 }
 
 pub(super) fn json_request(address: SocketAddr, tools: Tools) -> Vec<u8> {
-    encode(address, &body("json", false, tools))
+    http::post(address, &body("json", false, tools))
 }
 
 pub(in crate::bench) fn stream_request(address: SocketAddr, tools: Tools, plan: &Plan) -> Vec<u8> {
-    encode(address, &body(&plan.to_string(), true, tools))
+    http::post(address, &body(&plan.to_string(), true, tools))
 }
 
 /// As large as a Codex request in the middle of a session: long instructions, twenty tools, forty turns.
@@ -46,7 +46,7 @@ pub(super) fn large_request(address: SocketAddr, tools: Tools) -> Vec<u8> {
                 "output": "src/server/connection.rs\n".repeat(20)}));
         }
     }
-    encode(address, &body)
+    http::post(address, &body)
 }
 
 fn body(model: &str, is_stream: bool, tools: Tools) -> Value {
@@ -71,13 +71,4 @@ fn body(model: &str, is_stream: bool, tools: Tools) -> Value {
 fn function(name: &str, description: &str) -> Value {
     json!({"type": "function", "name": name, "description": description, "strict": false,
         "parameters": {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"]}})
-}
-
-fn encode(address: SocketAddr, body: &Value) -> Vec<u8> {
-    let body = body.to_string();
-    let length = body.len();
-    format!(
-        "POST /v1/responses HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-    )
-    .into_bytes()
 }
