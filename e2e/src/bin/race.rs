@@ -2,10 +2,10 @@
 
 use std::{fs, path::PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use codex_bridge_e2e::race::{
-    contestant::{Contestant, Programs},
+    contestant::{Contestant, Extra, Programs},
     limit,
     report::Results,
     rows::ROWS,
@@ -28,6 +28,19 @@ struct Args {
     #[arg(long, value_delimiter = ',')]
     contestants: Vec<Contestant>,
 
+    /// More configuration of the bundled engine, as in `--engine kvCache=bf16`
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ' ')]
+    engine: Vec<String>,
+
+    /// More arguments of llama-server, as in `--llama "--flash-attn off"`
+    #[arg(
+        long,
+        value_name = "ARGUMENTS",
+        value_delimiter = ' ',
+        allow_hyphen_values = true
+    )]
+    llama: Vec<String>,
+
     /// Where to keep every single number, as JSON. The numbers that a file holds already count as earlier rounds
     #[arg(long)]
     json: Option<PathBuf>,
@@ -40,14 +53,23 @@ fn keys() -> clap::builder::PossibleValuesParser {
 #[tokio::main]
 async fn main() -> Result<()> {
     let args = Args::parse();
+    let extra = Extra {
+        engine: args.engine.clone(),
+        llama: args.llama.clone(),
+    };
     let mut results = match &args.json {
         Some(path) if path.exists() => {
             let text = fs::read_to_string(path)?;
             Results::read(&text).with_context(|| format!("read {}", path.display()))?
         }
-        _ => Results::default(),
+        _ => Results::new(extra.clone()),
     };
-    let programs = Programs::install().await?;
+    ensure!(
+        *results.extra() == extra,
+        "the earlier rounds had {:?}",
+        results.extra()
+    );
+    let programs = Programs::install(&extra).await?;
     for round in 0..args.rounds {
         eprintln!("round {} of {}", round + 1, args.rounds);
         for session in sessions(&args) {
@@ -85,7 +107,7 @@ async fn run(
     let count = contestants.len();
     contestants.rotate_left(round % count);
     if matches!(session, Session::Short | Session::Long) {
-        results.add_bandwidth(limit::read_bandwidth());
+        results.add_bandwidth(limit::bandwidth());
     }
     for contestant in contestants {
         let numbers = session.run(programs, contestant, round).await?;

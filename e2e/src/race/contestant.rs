@@ -100,24 +100,35 @@ impl fmt::Display for Contestant {
     }
 }
 
+/// What the contestants are told beside what all runs have in common.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// Keys of `upstream.bundled`, as `key=value`.
+    pub engine: Vec<String>,
+    /// Arguments of llama-server.
+    pub llama: Vec<String>,
+}
+
 /// Where the programs and the model's files are.
 #[derive(Debug)]
 pub struct Programs {
     server: PathBuf,
     q4_1: PathBuf,
     q4_0: PathBuf,
+    extra: Extra,
 }
 
 impl Programs {
     /// Builds ours, installs llama.cpp, and fetches the model. Both its files are read once, so that the first start
     /// finds them in the page cache like the others.
-    pub async fn install() -> Result<Self> {
+    pub async fn install(extra: &Extra) -> Result<Self> {
         bridge::build()?;
         let q4_1 = engine::pull(engine::SMOLLM2).await?;
         let programs = Self {
             server: native::llama_cpp()?.server,
             q4_0: native::q4_0(&q4_1)?,
             q4_1,
+            extra: extra.clone(),
         };
         for path in [&programs.q4_1, &programs.q4_0] {
             fs::read(path).with_context(|| format!("read {}", path.display()))?;
@@ -141,7 +152,13 @@ impl Programs {
     ) -> Result<Command> {
         let model = self.model(contestant.format());
         if contestant.is_ours() {
-            let options = engine::Options::file(model).engine("threads", json!(THREADS));
+            let mut options = engine::Options::file(model).engine("threads", json!(THREADS));
+            for pair in &self.extra.engine {
+                let (key, value) = pair
+                    .split_once('=')
+                    .with_context(|| format!("{pair:?}: key=value is expected"))?;
+                options = options.engine(key, json!(value));
+            }
             return options.command(&listen.to_string(), folder.path());
         }
         let slots = match room {
@@ -155,6 +172,7 @@ impl Programs {
         command.args(["--threads", &THREADS.to_string()]);
         command.args(["--parallel", &slots.to_string()]);
         command.args(["--ctx-size", &(slots * WINDOW).to_string()]);
+        command.args(&self.extra.llama);
         Ok(command)
     }
 }

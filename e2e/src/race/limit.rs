@@ -1,38 +1,60 @@
 //! What the machine can do at most, measured in the same run: how fast it reads memory. A token of decode needs every
 //! weight once, and the keys and values of every position before it.
 
-use std::{hint::black_box, thread, time::Instant};
+use std::{hint::black_box, sync::Barrier, thread, time::Instant};
 
 use super::contestant::THREADS;
 
-/// Far larger than any cache.
-const WORDS: usize = 32 << 20;
-const PASSES: usize = 5;
+/// Far larger than most caches.
+const LARGE: usize = 512 << 20;
+
+/// Bytes read in one pass of a measurement, so that it takes long enough.
+const PASS: usize = 1 << 30;
+const PASSES: usize = 3;
 
 /// Bytes of keys and values that SmolLM2-135M's attention reads a position: 30 layers of 3 heads of 64 numbers, both in half precision.
-const KV_BYTES: f64 = 30.0 * 3.0 * 64.0 * 2.0 * 2.0;
+const KV_BYTES: usize = 30 * 3 * 64 * 2 * 2;
 
-/// Bytes a second, with as many threads as the engines have; the best of a few passes.
-pub fn read_bandwidth() -> f64 {
-    let buffers: Vec<Vec<u64>> = (0..THREADS)
-        .map(|thread| vec![u64::from(thread) + 1; WORDS])
-        .collect();
-    let pass = || {
-        let began = Instant::now();
-        thread::scope(|scope| {
-            for buffer in &buffers {
-                scope.spawn(|| black_box(sum(buffer)));
-            }
-        });
-        let bytes = buffers.len() * WORDS * size_of::<u64>();
-        bytes as f64 / began.elapsed().as_secs_f64()
-    };
-    (0..PASSES).map(|_| pass()).fold(0.0, f64::max)
+/// Bytes a second from memory.
+pub fn bandwidth() -> f64 {
+    read(LARGE)
 }
 
-/// Tokens a second of one stream.
-pub fn decode(bandwidth: f64, weights: f64, positions: f64) -> f64 {
-    bandwidth / (weights + positions * KV_BYTES)
+/// Tokens a second of one stream that only reads, again and again, from wherever so many bytes are kept: a large cache may hold them.
+pub fn decode(weight_bytes: usize, positions: usize) -> f64 {
+    let bytes = weight_bytes + positions * KV_BYTES;
+    read(bytes) / bytes as f64
+}
+
+/// Bytes a second that as many threads as the engines have read from their shares of `bytes`; the best of a few passes.
+fn read(bytes: usize) -> f64 {
+    let threads = THREADS as usize;
+    let words = bytes / threads / size_of::<u64>();
+    let times = (PASS / bytes).max(1);
+    let barrier = Barrier::new(threads + 1);
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let barrier = &barrier;
+            scope.spawn(move || {
+                // Not zero, which would be one and the same page.
+                let buffer = vec![thread as u64 + 1; words];
+                for _ in 0..PASSES {
+                    barrier.wait();
+                    for _ in 0..times {
+                        black_box(sum(black_box(&buffer)));
+                    }
+                    barrier.wait();
+                }
+            });
+        }
+        let pass = || {
+            barrier.wait();
+            let began = Instant::now();
+            barrier.wait();
+            (times * bytes) as f64 / began.elapsed().as_secs_f64()
+        };
+        (0..PASSES).map(|_| pass()).fold(0.0, f64::max)
+    })
 }
 
 fn sum(words: &[u64]) -> u64 {

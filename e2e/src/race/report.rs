@@ -7,8 +7,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::{
-    contestant::{Contestant, Format, THREADS},
-    limit,
+    contestant::{Contestant, Extra, Format, THREADS},
     rows::{Goal, REMARKS, ROWS, Row},
     session::{Numbers, Session},
 };
@@ -20,6 +19,7 @@ pub struct Results {
     numbers: BTreeMap<(Contestant, String), Vec<f64>>,
     /// Bytes a second that two threads read, a list of rounds.
     bandwidth: Vec<f64>,
+    extra: Extra,
 }
 
 /// Ours against theirs, as the goals name them.
@@ -33,6 +33,17 @@ const PAIRS: [(Contestant, Contestant); 3] = [
 const PAR: usize = 2;
 
 impl Results {
+    pub fn new(extra: Extra) -> Self {
+        Self {
+            extra,
+            ..Self::default()
+        }
+    }
+
+    pub fn extra(&self) -> &Extra {
+        &self.extra
+    }
+
     pub fn add(&mut self, contestant: Contestant, numbers: Numbers) {
         for (key, number) in numbers {
             let rounds = self.numbers.entry((contestant, key.to_owned()));
@@ -62,9 +73,16 @@ impl Results {
 
     pub fn markdown(&self) -> String {
         let mut text = format!(
-            "{}, {THREADS} threads, alternating runs, median [least..most].\n\n",
+            "{}, {THREADS} threads, alternating runs, median [least..most].",
             machine()
         );
+        let Extra { engine, llama } = &self.extra;
+        for (name, extra) in [("the bundled engine", engine), ("llama-server", llama)] {
+            if !extra.is_empty() {
+                let _ = write!(text, " Extra for {name}: {}.", extra.join(" "));
+            }
+        }
+        text.push_str("\n\n");
         self.write_race(&mut text);
         self.write_remarks(&mut text);
         self.write_limits(&mut text);
@@ -142,15 +160,14 @@ impl Results {
         text.push_str("\n| --- |");
         text.push_str(&" ---: |".repeat(Contestant::ALL.len()));
         text.push('\n');
-        for (key, title) in REMARKS {
+        for (key, title, digits) in REMARKS {
             let all = Contestant::ALL.map(|it| self.rounds(it, key));
             if all.iter().all(Option::is_none) {
                 continue;
             }
-            let digits = if key.ends_with("_step") { 2 } else { 0 };
             let _ = write!(text, "| {title} |");
             for rounds in all {
-                let _ = write!(text, " {} |", spread(rounds, digits));
+                let _ = write!(text, " {} |", spread(rounds, *digits));
             }
             text.push('\n');
         }
@@ -161,36 +178,32 @@ impl Results {
         if self.bandwidth.is_empty() {
             return;
         }
-        let bandwidth = median(&self.bandwidth);
         let gigabytes: Vec<f64> = self.bandwidth.iter().map(|bytes| bytes / 1e9).collect();
         let _ = writeln!(
             text,
-            "\nMemory, read by {THREADS} threads in the same run: {} GB/s. Decode reads every weight once a token, and the \
-             keys and values of what is before it (half precision):\n\n| decode | limit, tok/s | reached |\n| --- | ---: | ---: |",
+            "\n{THREADS} threads read 512 MiB at {} GB/s in the same run. Decode reads every weight once a token, and the keys \
+             and values before it (half precision); its limit is how often as many bytes are read, from memory or cache:\n\n\
+             | decode | limit, tok/s | reached |\n| --- | ---: | ---: |",
             spread(Some(&gigabytes), 1)
         );
         for contestant in Contestant::ALL {
-            let Some(weights) = self.weights(contestant.format()) else {
-                continue;
+            let ours = match contestant.format() {
+                Format::Q4_1 => Contestant::OursQ4_1,
+                Format::Q4_0 => Contestant::OursQ4_0,
             };
-            for (key, title, positions) in [("decode", "short", 160.0), ("deep", "7.9k", 7950.0)] {
-                let Some(rate) = self.median(contestant, key) else {
+            for (key, limit, title) in [
+                ("decode", "decode_limit", "short"),
+                ("deep", "deep_limit", "7.9k"),
+            ] {
+                let limit = self.rounds(ours, limit);
+                let Some((rate, limits)) = self.median(contestant, key).zip(limit) else {
                     continue;
                 };
-                let limit = limit::decode(bandwidth, weights, positions);
-                let share = 100.0 * rate / limit;
-                let name = contestant.title();
-                let _ = writeln!(text, "| {name}, {title} | {limit:.0} | {share:.0} % |");
+                let share = 100.0 * rate / median(limits);
+                let (name, limit) = (contestant.title(), spread(Some(limits), 0));
+                let _ = writeln!(text, "| {name}, {title} | {limit} | {share:.0} % |");
             }
         }
-    }
-
-    fn weights(&self, format: Format) -> Option<f64> {
-        let ours = match format {
-            Format::Q4_1 => Contestant::OursQ4_1,
-            Format::Q4_0 => Contestant::OursQ4_0,
-        };
-        self.median(ours, "weight_bytes")
     }
 
     pub fn json(&self) -> Value {
@@ -199,7 +212,12 @@ impl Results {
             let entry = contestants.entry(contestant.to_string());
             entry.or_insert_with(|| json!({}))[key] = json!(rounds);
         }
-        json!({"machine": machine(), "bandwidth": self.bandwidth, "rounds": contestants})
+        json!({
+            "machine": machine(),
+            "extra": {"engine": self.extra.engine, "llama": self.extra.llama},
+            "bandwidth": self.bandwidth,
+            "rounds": contestants,
+        })
     }
 
     /// The results that [`Results::json`] wrote.
@@ -207,6 +225,10 @@ impl Results {
         let value: Value = serde_json::from_str(text)?;
         let mut results = Self {
             bandwidth: floats(&value["bandwidth"])?,
+            extra: Extra {
+                engine: texts(&value["extra"]["engine"])?,
+                llama: texts(&value["extra"]["llama"])?,
+            },
             ..Self::default()
         };
         let contestants = value["rounds"].as_object().context("no rounds")?;
@@ -220,6 +242,10 @@ impl Results {
         }
         Ok(results)
     }
+}
+
+fn texts(value: &Value) -> Result<Vec<String>> {
+    Ok(serde_json::from_value(value.clone())?)
 }
 
 fn floats(value: &Value) -> Result<Vec<f64>> {
@@ -267,7 +293,7 @@ mod tests {
         }
         results.add(
             Contestant::OursQ4_1,
-            vec![("cold", 10.0), ("decode", 180.0), ("weight_bytes", 1e8)],
+            vec![("cold", 10.0), ("decode", 180.0), ("decode_limit", 360.0)],
         );
         results.add_bandwidth(4e10);
         results
@@ -286,7 +312,7 @@ mod tests {
         let decode = line("one stream");
         assert!(decode.contains(" 1.50x **missed** "), "{decode}");
         assert!(
-            table.contains("| ours, Q4_1, short | 386 | 47 % |"),
+            table.contains("| ours, Q4_1, short | 360 | 50 % |"),
             "{table}"
         );
     }

@@ -160,20 +160,41 @@ pub const ROWS: &[Row] = &[
 ];
 
 /// What a reader needs to judge the rows, with the title it is printed under.
-pub const REMARKS: &[(&str, &str)] = &[
-    ("cold_input", "tokens of the cold prompt"),
-    ("next_input", "tokens of the next one"),
-    ("next_cached", "of them cached"),
-    ("deep_output", "tokens decoded behind it"),
-    ("deep_step", "tokens a delta there (above 1: drafts)"),
-    ("prefill_input", "tokens of the short prompt"),
-    ("decode_output", "tokens decoded behind a question"),
-    ("decode_step", "tokens a delta there"),
-    ("streams_output", "tokens decoded by 8 streams"),
-    ("streams_step", "tokens a delta there"),
-    ("busy_share", "% of core 0 that the busy process got"),
-    ("pss_start", "proportional memory after the start, MiB"),
-    ("anonymous_start", "of it without a file behind, MiB"),
-    ("pss_cached", "proportional memory with one cached, MiB"),
-    ("anonymous_cached", "of it without a file behind, MiB"),
+pub const REMARKS: &[(&str, &str, usize)] = &[
+    ("cold_input", "tokens of the cold prompt", 0),
+    ("next_input", "tokens of the next one", 0),
+    ("next_cached", "of them cached", 0),
+    ("deep_output", "tokens decoded behind it", 0),
+    (
+        "drafted_long",
+        "tokens guessed by prompt lookup meanwhile",
+        0,
+    ),
+    ("prefill_input", "tokens of the short prompt", 0),
+    ("decode_output", "tokens decoded behind a question", 0),
+    (
+        "drafted_short",
+        "tokens guessed by prompt lookup in all answers",
+        0,
+    ),
+    ("streams_output", "tokens decoded by 8 streams", 0),
+    (
+        "drafted_streams",
+        "tokens guessed by prompt lookup meanwhile",
+        0,
+    ),
+    ("busy_share", "% of core 0 that the busy process got", 0),
+    ("pss_start", "proportional memory after the start, MiB", 0),
+    ("anonymous_start", "of it without a file behind, MiB", 0),
+    (
+        "pss_cached",
+        "proportional memory with one conversation cached, MiB",
+        0,
+    ),
+    ("anonymous_cached", "of it without a file behind, MiB", 0),
+    ("others_long", "cores that others took: long prompts", 2),
+    ("others_short", "prefill and decode of one stream", 2),
+    ("others_streams", "8 streams", 2),
+    ("others_memory", "memory", 2),
+    ("others_start", "starts", 2),
 ];

@@ -1,6 +1,6 @@
 //! What is measured with one server, from its start to its end. A running server in, named numbers out.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -9,6 +9,7 @@ use tokio::{task::JoinSet, time};
 
 use super::{
     contestant::{Contestant, Programs, Room, Server},
+    limit,
     report::median,
     spin::Spin,
     stream::{self, Answer},
@@ -72,32 +73,84 @@ impl Session {
         contestant: Contestant,
         round: usize,
     ) -> Result<Numbers> {
+        let began = Instant::now();
+        let cpu = foreign_seconds()?;
+        let numbers = self.measure(programs, contestant, round).await;
+        let mut numbers = numbers.with_context(|| format!("{self:?} of {contestant}"))?;
+        let cpu = foreign_seconds()? - cpu;
+        let key = match self {
+            Self::Long => "others_long",
+            Self::Short => "others_short",
+            Self::Streams => "others_streams",
+            Self::Memory => "others_memory",
+            Self::Start => "others_start",
+        };
+        numbers.push((key, cpu / began.elapsed().as_secs_f64()));
+        Ok(numbers)
+    }
+
+    async fn measure(
+        self,
+        programs: &Programs,
+        contestant: Contestant,
+        round: usize,
+    ) -> Result<Numbers> {
+        if self == Self::Start {
+            return starts(programs, contestant).await;
+        }
         let room = match self {
             Self::Long | Self::Short => Room::One,
             Self::Streams | Self::Memory | Self::Start => Room::Eight,
         };
         let server = Server::start(programs, contestant, room).await?;
-        let numbers = match self {
-            Self::Long => long(&server, round).await,
-            Self::Short => short(&server, round).await,
-            Self::Streams => streams(&server).await,
-            Self::Memory => memory(&server, round).await,
-            Self::Start => {
-                // That start brought program and libraries into the page cache, if they were not there.
-                server.stop().await?;
-                return starts(programs, contestant).await;
-            }
+        let mut numbers = match self {
+            Self::Long => long(&server, round).await?,
+            Self::Short => short(&server, round).await?,
+            Self::Streams => streams(&server, round).await?,
+            Self::Memory | Self::Start => memory(&server, round).await?,
         };
-        let log = || format!("{self:?} of {contestant}");
-        let mut numbers = numbers.with_context(log)?;
-        if contestant.is_ours() {
-            let health = server.health().await?;
-            let weights = &health["upstream"]["engine"]["model"]["weightBytes"];
-            numbers.push(("weight_bytes", weights.as_f64().context("no weightBytes")?));
-        }
+        let engine = match contestant.is_ours() {
+            true => server.health().await?["upstream"]["engine"].take(),
+            false => Value::Null,
+        };
         server.stop().await?;
+        if contestant.is_ours() {
+            numbers.extend(self.beside(&engine)?);
+        }
         Ok(numbers)
     }
+
+    /// How much the bundled engine guessed, and what decode of this model could reach.
+    fn beside(self, engine: &Value) -> Result<Numbers> {
+        let weights = engine["model"]["weightBytes"].as_u64();
+        let weights = weights.context("no weightBytes in the health")? as usize;
+        let drafted = engine["tokens"]["drafted"].as_f64();
+        let drafted = drafted.context("no drafted tokens in the health")?;
+        Ok(match self {
+            Self::Long => vec![
+                ("drafted_long", drafted),
+                (
+                    "deep_limit",
+                    limit::decode(weights, LONG + NEXT + ANSWER as usize / 2),
+                ),
+            ],
+            Self::Short => vec![
+                ("drafted_short", drafted),
+                (
+                    "decode_limit",
+                    limit::decode(weights, 90 + ANSWER as usize / 2),
+                ),
+            ],
+            Self::Streams => vec![("drafted_streams", drafted)],
+            Self::Memory | Self::Start => Vec::new(),
+        })
+    }
+}
+
+/// Seconds of CPU, on all cores, that went neither to this program nor to a child of its that has ended.
+fn foreign_seconds() -> Result<f64> {
+    let own = process::cpu_seconds_with_children(std::process::id())?;
+    Ok(process::machine_seconds()? - own)
 }
 
 async fn long(server: &Server, round: usize) -> Result<Numbers> {
@@ -113,7 +166,6 @@ async fn long(server: &Server, round: usize) -> Result<Numbers> {
         ("next_cached", second.cached.into()),
         ("deep", second.decode_rate()?),
         ("deep_output", second.output.into()),
-        ("deep_step", tokens_a_delta(&[second])),
     ])
 }
 
@@ -138,7 +190,6 @@ async fn short(server: &Server, round: usize) -> Result<Numbers> {
         ("prefill_input", prefills[0].input.into()),
         ("decode", rate(&quiet)?),
         ("decode_output", quiet[0].output.into()),
-        ("decode_step", tokens_a_delta(&quiet)),
         ("busy", rate(&busy)?),
         ("busy_keeps", 100.0 * rate(&busy)? / rate(&quiet)?),
         ("busy_share", 100.0 * share),
@@ -153,9 +204,11 @@ async fn repeat(server: &Server, body: impl Fn(usize) -> Value) -> Result<Vec<An
     Ok(answers)
 }
 
-async fn streams(server: &Server) -> Result<Numbers> {
-    at_once(server, WARM_UP).await?;
-    let answers = at_once(server, ANSWER).await?;
+async fn streams(server: &Server, round: usize) -> Result<Numbers> {
+    // Prompts of the same length that share nothing with those that follow.
+    let warm_up = |stream| turn::cold(seed(round, 10 + stream), 95, WARM_UP);
+    at_once(server, warm_up).await?;
+    let answers = at_once(server, |stream| turn::question(stream as usize, ANSWER)).await?;
     let sent = answers.iter().map(|answer| answer.sent).min();
     let first = answers.iter().map(|answer| answer.first).min();
     let last = answers.iter().map(|answer| answer.last).max();
@@ -174,15 +227,14 @@ async fn streams(server: &Server) -> Result<Numbers> {
             f64::from(tokens) / (last - sent).as_secs_f64(),
         ),
         ("streams_output", tokens.into()),
-        ("streams_step", tokens_a_delta(&answers)),
     ])
 }
 
-async fn at_once(server: &Server, tokens: u32) -> Result<Vec<Answer>> {
+async fn at_once(server: &Server, body: impl Fn(u64) -> Value) -> Result<Vec<Answer>> {
     let mut clients = JoinSet::new();
-    for topic in 0..STREAMS {
-        let address = server.address;
-        clients.spawn(async move { stream::ask(address, &turn::question(topic, tokens)).await });
+    for stream in 0..STREAMS as u64 {
+        let (address, body) = (server.address, body(stream));
+        clients.spawn(async move { stream::ask(address, &body).await });
     }
     let answers = clients.join_all().await;
     answers.into_iter().collect()
@@ -220,6 +272,9 @@ async fn memory(server: &Server, round: usize) -> Result<Numbers> {
 }
 
 async fn starts(programs: &Programs, contestant: Contestant) -> Result<Numbers> {
+    // The first one brings program and libraries into the page cache, if they were not there.
+    let first = Server::start(programs, contestant, Room::One).await?;
+    first.stop().await?;
     let mut numbers = Vec::new();
     for (key, room) in [("start", Room::Eight), ("start_one", Room::One)] {
         let server = Server::start(programs, contestant, room).await?;
@@ -227,13 +282,6 @@ async fn starts(programs: &Programs, contestant: Contestant) -> Result<Numbers> 
         server.stop().await?;
     }
     Ok(numbers)
-}
-
-/// More than 1 where drafts were right, since a delta is a step of the engine.
-fn tokens_a_delta(answers: &[Answer]) -> f64 {
-    let tokens: u32 = answers.iter().map(|answer| answer.output).sum();
-    let deltas: u32 = answers.iter().map(|answer| answer.deltas).sum();
-    f64::from(tokens) / f64::from(deltas)
 }
 
 fn mebibytes(megabytes: f64) -> f64 {

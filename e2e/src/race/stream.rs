@@ -25,7 +25,6 @@ pub(super) struct Answer {
     /// The first and the last text delta.
     pub(super) first: Instant,
     pub(super) last: Instant,
-    pub(super) deltas: u32,
     /// Tokens of the prompt, and how many of them were cached.
     pub(super) input: u32,
     pub(super) cached: u32,
@@ -59,7 +58,6 @@ impl Answer {
 struct Seen {
     first: Option<Instant>,
     last: Option<Instant>,
-    deltas: u32,
     usage: Option<Value>,
     problem: Option<String>,
 }
@@ -109,7 +107,6 @@ async fn ask_patiently(address: SocketAddr, body: &Value) -> Result<Answer> {
         sent,
         first: seen.first.with_context(|| format!("no text: {}", text()))?,
         last: seen.last.context("no text")?,
-        deltas: seen.deltas,
         input: count(&usage["input_tokens"])?,
         cached: count(&usage["input_tokens_details"]["cached_tokens"])?,
         output: count(&usage["output_tokens"])?,
@@ -126,7 +123,6 @@ impl Seen {
             b"event: response.output_text.delta" => {
                 self.first.get_or_insert(now);
                 self.last = Some(now);
-                self.deltas += 1;
             }
             b"event: response.completed" | b"event: response.incomplete" => {
                 self.usage = data(frame).map(|data| data["response"]["usage"].clone());

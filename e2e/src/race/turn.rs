@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::prose;
 
 /// Tokens that the model's template puts around instructions and one turn.
-const AROUND: usize = 27;
+const AROUND: usize = 21;
 
 /// A prompt of about `tokens` tokens that begins like no other seed's.
 pub(super) fn cold(seed: u64, tokens: usize, answer: u32) -> Value {
