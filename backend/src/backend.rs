@@ -10,6 +10,7 @@
 mod cores;
 pub mod error;
 mod load;
+mod memory;
 pub mod options;
 mod pool;
 mod prepare;
@@ -132,6 +133,7 @@ impl Backend {
         let counters = &*self.inner.counters;
         BackendStatus {
             healthy: engine.healthy && !self.inner.stopped.load(Ordering::Acquire),
+            failure: engine.failure,
             queued: engine.queued,
             running: engine.running,
             pages_total: engine.pages_total,
@@ -164,6 +166,7 @@ impl Backend {
                 "too many requests wait to be read; try again in 1s".to_owned(),
                 1,
             ),
+            // A 400 though it is our fault: what made it panic would do so again, and clients repeat a 5xx.
             PoolError::Panicked => RespondError::invalid(
                 None,
                 "the engine failed on this request; its log says more".to_owned(),
@@ -254,6 +257,8 @@ pub struct ModelInfo {
 pub struct BackendStatus {
     /// `false` once the device failed or the engine was shut down; it does not come back.
     pub healthy: bool,
+    /// How the device failed.
+    pub failure: Option<String>,
     /// Requests accepted and not yet running.
     pub queued: usize,
     pub running: usize,

@@ -8,8 +8,8 @@
 //! kv          pages as tiles              simd        sixteen lanes on four instruction sets
 //! ```
 //!
-//! Invariant: the logits of a token are the same bits whatever batch, chunk or draft it was computed in and however many threads there are. All memory is
-//! allocated by [`Cpu::new`]; pages that are never used are not resident.
+//! Invariant: the logits of a token are the same bits whatever batch, chunk or draft it was computed in and however many threads there are. All memory
+//! that grows with the model, the context or the batch is allocated by [`Cpu::new`]; pages that are never used are not resident.
 
 mod activation;
 mod attention;
@@ -38,14 +38,18 @@ use threads::Team;
 
 use crate::{
     device::{Caps, Device, DeviceError, PageId, SampleRow, Span},
-    model::{Model, plan::KvFormat, weights::Format},
+    model::{
+        Model,
+        plan::{KvFormat, MemoryPlan, PlanOptions},
+        weights::Format,
+    },
     sample::{self, Sampled},
 };
 
 /// How the device is made.
 #[derive(Clone, Debug)]
 pub struct CpuOptions {
-    /// Threads of the team, the engine's own among them. 0: one for each core this process may use.
+    /// Threads of the team, the engine's own among them. 0: one for each hardware thread this process may use.
     pub threads: usize,
     /// Pages of the KV pool.
     pub pages: usize,
@@ -116,6 +120,13 @@ pub struct Cpu {
 }
 
 impl Cpu {
+    /// The memory that [`Cpu::new`] will take, with a pool of as many pages as the plan has.
+    pub fn plan(model: &Model, options: PlanOptions) -> MemoryPlan {
+        let config = &model.config;
+        let page = PageLayout::new(config, options.kv).page_bytes();
+        MemoryPlan::new(config, network::bytes(model), page as u64, options)
+    }
+
     /// Packs the weights of `model` and allocates everything a step needs.
     pub fn new(model: &Model, options: &CpuOptions) -> Result<Cpu, CpuError> {
         let config = &model.config;
@@ -309,3 +320,6 @@ impl Device for Cpu {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,7 @@ pub(crate) mod names;
 pub mod plan;
 pub mod quant;
 mod safetensors;
-mod template;
+pub(crate) mod template;
 pub mod weights;
 
 pub use error::ModelError;

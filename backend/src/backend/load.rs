@@ -3,37 +3,34 @@
 use std::{
     path::Path,
     sync::{Arc, atomic::AtomicBool},
-    time::Duration,
 };
 
 use super::{
-    BackendOptions, DeviceChoice, Inner, KvCache, LoadError, ModelInfo, cores, pool::Pool,
+    BackendOptions, DeviceChoice, Inner, LoadError, ModelInfo, cores, memory, pool::Pool,
     prepare::Desk,
 };
 use crate::{
     call_syntax::CallSyntax,
     cpu::{Cpu, CpuOptions},
-    device::{Device, PAGE_TOKENS},
+    device::Device,
     engine::{self, Engine, EngineOptions},
     grammar::{Grammars, Vocabulary},
     model::{
         self, Model, TokenizerSource,
-        plan::{self, Available, KvFormat, MemoryPlan, PlanOptions},
+        plan::{self, MemoryPlan},
     },
     prompt::{Template, TemplateOptions},
     respond::counters::Counters,
     tokenizer::Tokenizer,
 };
 
-/// Most tokens of a forward pass.
-const BATCH_TOKENS: usize = 512;
 /// Shortest prefix that is worth a file.
 const WARM_START_TOKENS: usize = 256;
-/// A window below this cannot hold the first request of a Codex session and an answer to it.
-const CODEX_WINDOW: usize = 12_000;
-/// A window that was not asked for is a multiple of this.
-const CONTEXT_STEP: usize = 1024;
-/// Threads that prepare requests, and requests that may wait for them.
+/// Tokens of the first request of a Codex session with a model it does not know, rounded: 8 704 with Codex 0.160, 8 997 with 0.171, 9 950 with 0.146.
+const CODEX_FIRST_REQUEST: usize = 9_000;
+/// A window below this cannot hold that request and an answer to it.
+const CODEX_WINDOW: usize = CODEX_FIRST_REQUEST + 3_000;
+/// Threads that prepare requests.
 const WORKERS: usize = 2;
 
 pub(super) fn load(options: &BackendOptions) -> Result<Inner, LoadError> {
@@ -54,7 +51,7 @@ pub(super) fn load(options: &BackendOptions) -> Result<Inner, LoadError> {
         }
     }
     let model = model::open(&options.model).map_err(|error| LoadError::Model(error.to_string()))?;
-    let plan = plan(&model, options)?;
+    let plan = memory::plan(&model, options, plan::available())?;
     let tokenizer = Tokenizer::new(&model.tokenizer)
         .map_err(|error| LoadError::Tokenizer(error.to_string()))?
         .with_end_tokens(&model.generation.end_tokens);
@@ -103,64 +100,6 @@ pub(super) fn load(options: &BackendOptions) -> Result<Inner, LoadError> {
     })
 }
 
-/// The window and the pool of pages. What was asked for must fit; what was not is chosen so that it does: the whole window once at least, and as often as
-/// sequences may run as long as that is no more than half of what is left.
-fn plan(model: &Model, options: &BackendOptions) -> Result<MemoryPlan, LoadError> {
-    let available = plan::available();
-    let trained = model.config.context;
-    let context = options.context_length.unwrap_or(trained).min(trained);
-    let once = PlanOptions {
-        context,
-        sequences: 1,
-        kv: format(options.kv_cache),
-        batch_tokens: BATCH_TOKENS,
-        rows: rows(options.max_batch),
-    };
-    let with = |options| MemoryPlan::new(&model.config, model.weight_bytes, options);
-    let Some(available) = available else {
-        return Ok(with(once));
-    };
-    let mut plan = with(once);
-    if options.context_length.is_none() && plan.check(&available).is_err() {
-        let most = plan.most_pages(available.bytes) as usize * PAGE_TOKENS;
-        let context = most / CONTEXT_STEP * CONTEXT_STEP;
-        plan = with(PlanOptions {
-            context: context.max(CONTEXT_STEP),
-            ..once
-        });
-    }
-    plan.check(&available)
-        .map_err(|error| LoadError::Memory(error.to_string()))?;
-    Ok(with(PlanOptions {
-        sequences: sequences(&plan, &available, options.max_batch),
-        ..plan.options
-    }))
-}
-
-fn sequences(once: &MemoryPlan, available: &Available, most: usize) -> usize {
-    let half = Available {
-        bytes: available.bytes / 2,
-        ..*available
-    };
-    let fit = once.most_pages(half.bytes) / once.pages.max(1);
-    (fit as usize).clamp(1, most)
-}
-
-/// Rows of logits of a step: each sequence may have a draft to check.
-fn rows(max_batch: usize) -> usize {
-    (4 * max_batch).max(32)
-}
-
-/// Half precision loses nothing that could be measured, and halves what attention reads.
-fn format(kv: KvCache) -> KvFormat {
-    match kv {
-        KvCache::Auto | KvCache::F16 => KvFormat::F16,
-        KvCache::F32 => KvFormat::F32,
-        KvCache::Bf16 => KvFormat::Bf16,
-        KvCache::Q8 => KvFormat::Q8_0,
-    }
-}
-
 fn cpu(model: &Model, plan: &MemoryPlan, threads: usize) -> Result<Box<dyn Device>, LoadError> {
     let options = CpuOptions {
         threads,
@@ -195,7 +134,6 @@ fn engine(
         context: plan.options.context,
         max_running: options.max_batch,
         max_queued: options.max_queue,
-        step_target: Duration::from_millis(250),
         warm_start,
         ..EngineOptions::default()
     };
@@ -231,7 +169,7 @@ fn info(
     let mut warnings = Vec::new();
     if context < CODEX_WINDOW {
         warnings.push(format!(
-            "the window has {context} tokens; the first request of a Codex session alone can have 9000, so give Codex the small configuration \
+            "the window has {context} tokens; the first request of a Codex session alone can have {CODEX_FIRST_REQUEST}, so give Codex the small configuration \
              or take a model with a larger window"
         ));
     }
@@ -253,7 +191,10 @@ fn info(
         threads,
         tokenizer: tokenizer_kind(&model.tokenizer),
         vocab: tokenizer.vocab_len(),
-        template_knows_tools: mentions_tools(model),
+        template_knows_tools: model
+            .chat_template
+            .as_deref()
+            .is_some_and(model::template::knows_tools),
         call_syntax: match template.syntax() {
             CallSyntax::LlamaJson => "llama_json",
             CallSyntax::LlamaPythonic => "llama_pythonic",
@@ -262,12 +203,6 @@ fn info(
         },
         warnings,
     }
-}
-
-/// Whether the model's own template has a place for tools. Otherwise they are shown the way its family was taught.
-fn mentions_tools(model: &Model) -> bool {
-    let template = model.chat_template.as_deref();
-    template.is_some_and(|source| source.contains("tools"))
 }
 
 fn tokenizer_kind(source: &TokenizerSource) -> String {

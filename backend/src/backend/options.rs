@@ -1,6 +1,6 @@
-//! How a model is to be served. Words from configuration are read by `FromStr`, whose errors say which words are allowed.
+//! How a model is to be served.
 
-use std::{path::PathBuf, str::FromStr};
+use std::path::PathBuf;
 
 pub use crate::prompt::ToolsMode;
 
@@ -10,7 +10,7 @@ pub struct BackendOptions {
     /// A `.gguf` file (the first one of a split model) or a Hugging Face folder.
     pub model: PathBuf,
     pub device: DeviceChoice,
-    /// Tokens of the window. `None`: as many as the model was trained for and memory allows.
+    /// Tokens of the window, at most those the model was trained for. `None`: as many of them as memory allows.
     pub context_length: Option<usize>,
     /// Sequences decoded side by side.
     pub max_batch: usize,
@@ -59,64 +59,14 @@ pub enum DeviceChoice {
     Cuda(usize),
 }
 
-impl FromStr for DeviceChoice {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<DeviceChoice, String> {
-        match word {
-            "auto" => Ok(DeviceChoice::Auto),
-            "cpu" => Ok(DeviceChoice::Cpu),
-            "cuda" => Ok(DeviceChoice::Cuda(0)),
-            _ => word
-                .strip_prefix("cuda:")
-                .and_then(|number| number.parse().ok())
-                .map(DeviceChoice::Cuda)
-                .ok_or_else(|| format!("\"{word}\" came; auto, cpu, cuda and cuda:N are allowed")),
-        }
-    }
-}
-
 /// How keys and values are stored.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum KvCache {
-    /// What the device does best without loss that could be measured.
+    /// [`KvCache::F16`].
     #[default]
     Auto,
     F32,
     F16,
     Bf16,
     Q8,
-}
-
-impl FromStr for KvCache {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<KvCache, String> {
-        match word {
-            "auto" => Ok(KvCache::Auto),
-            "f32" => Ok(KvCache::F32),
-            "f16" => Ok(KvCache::F16),
-            "bf16" => Ok(KvCache::Bf16),
-            "q8" => Ok(KvCache::Q8),
-            _ => Err(format!(
-                "\"{word}\" came; auto, f32, f16, bf16 and q8 are allowed"
-            )),
-        }
-    }
-}
-
-impl FromStr for ToolsMode {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<ToolsMode, String> {
-        match word {
-            "auto" => Ok(ToolsMode::Auto),
-            "full" => Ok(ToolsMode::Full),
-            "compact" => Ok(ToolsMode::Compact),
-            "off" => Ok(ToolsMode::Off),
-            _ => Err(format!(
-                "\"{word}\" came; auto, full, compact and off are allowed"
-            )),
-        }
-    }
 }

@@ -48,8 +48,8 @@ pub(crate) struct Encodings {
     pub(crate) output: Layout,
 }
 
-/// Packs all matrices and brings the norms to f32.
-pub(crate) fn network(model: &Model, team: &mut Team) -> Result<Network, CpuError> {
+/// Every matrix that is packed, in the order in which [`network`] takes them up.
+fn sources(model: &Model) -> Vec<Source<'_>> {
     let config = &model.config;
     let weights = &model.weights;
     let heads = (config.rope.layout == RopeLayout::Interleaved).then_some(HeadRows {
@@ -77,6 +77,26 @@ pub(crate) fn network(model: &Model, team: &mut Team) -> Result<Network, CpuErro
     if !config.tied_embeddings {
         sources.push(plain(&weights.embedding));
     }
+    sources
+}
+
+/// Bytes that [`network`] will take.
+pub(crate) fn bytes(model: &Model) -> u64 {
+    let matrices: u64 = sources(model)
+        .iter()
+        .map(|Source { tensor, .. }| {
+            pack::matrix_bytes(tensor.format, tensor.rows, tensor.cols) as u64
+        })
+        .sum();
+    let norms = 2 * model.weights.layers.len() + 1;
+    matrices + (norms * model.config.hidden * size_of::<f32>()) as u64
+}
+
+/// Packs all matrices and brings the norms to f32.
+pub(crate) fn network(model: &Model, team: &mut Team) -> Result<Network, CpuError> {
+    let config = &model.config;
+    let weights = &model.weights;
+    let sources = sources(model);
     for Source { tensor, .. } in &sources {
         let block = tensor.format.block_len();
         if tensor.cols % block != 0 {

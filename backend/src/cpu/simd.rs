@@ -16,8 +16,6 @@ pub(crate) mod scalar;
 
 use std::fmt;
 
-use crate::model::plan::KvFormat;
-
 /// Lanes of a vector, rows of a tile, tokens of a KV page.
 pub(crate) const LANES: usize = 16;
 
@@ -39,15 +37,6 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// How keys and values are kept best: as bf16 where pairs of them are multiplied by one instruction, which is as close to llama.cpp as f16 is
-    /// (`e2e/tests/numerics.rs`) and faster; else as f16.
-    pub fn kv(self) -> KvFormat {
-        match self {
-            Isa::Avx512Bf16 => KvFormat::Bf16,
-            _ => KvFormat::F16,
-        }
-    }
-
     /// All that this processor can run, fastest first.
     pub fn available() -> Vec<Isa> {
         [

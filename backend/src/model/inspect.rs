@@ -12,7 +12,7 @@ use super::{
     GgufVocabulary, Model, TokenizerSource,
     config::{LlamaConfig, RopeScaling},
     error::OneLine,
-    plan::{Available, Bytes, MemoryPlan, PlanOptions},
+    plan::{Available, Bytes, MemoryPlan},
     template,
     weights::Format,
 };
@@ -57,7 +57,7 @@ pub struct Template {
 }
 
 impl Inspection {
-    pub fn new(model: &Model, options: PlanOptions, available: Option<Available>) -> Inspection {
+    pub fn new(model: &Model, plan: MemoryPlan, available: Option<Available>) -> Inspection {
         Inspection {
             name: model.name.clone(),
             config: model.config.clone(),
@@ -79,7 +79,7 @@ impl Inspection {
                 })
                 .collect(),
             fingerprint: model.fingerprint.clone(),
-            plan: MemoryPlan::new(&model.config, model.weight_bytes, options),
+            plan,
             available,
         }
     }
@@ -317,7 +317,7 @@ impl fmt::Display for Count {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TinyLlama;
+    use crate::{cpu::Cpu, model::plan::PlanOptions, testing::TinyLlama};
 
     #[test]
     fn inspection_tells_what_a_file_holds_and_whether_it_fits() {
@@ -334,7 +334,8 @@ mod tests {
             bytes: 1 << 30,
             source: "this machine",
         };
-        let inspection = Inspection::new(&model, PlanOptions::default(), Some(available));
+        let plan = Cpu::plan(&model, PlanOptions::default());
+        let inspection = Inspection::new(&model, plan, Some(available));
         let text = inspection
             .to_string()
             .replace(&path.display().to_string(), "tiny.gguf")

@@ -1,7 +1,6 @@
-//! How much memory a model will take, computed from its configuration before anything is loaded, and compared with what the machine has left.
+//! How much memory a model will take, computed before anything is loaded, and compared with what the machine has left.
 //!
-//! The plan is an upper bound a device keeps to: weights stay as large as in the file, the pool of KV pages is what the options say, scratch is what one
-//! step needs.
+//! Weights and KV pages are as large as the device says it will make them ([`crate::cpu::Cpu::plan`]); scratch is what one step needs.
 
 use std::fmt;
 
@@ -40,15 +39,6 @@ impl KvFormat {
         KvFormat::ALL
             .into_iter()
             .find(|format| format.name() == name)
-    }
-
-    /// Bytes of `numbers` numbers, a multiple of 32 for [`KvFormat::Q8_0`].
-    pub fn bytes(self, numbers: u64) -> u64 {
-        match self {
-            KvFormat::F32 => numbers * 4,
-            KvFormat::F16 | KvFormat::Bf16 => numbers * 2,
-            KvFormat::Q8_0 => numbers / 32 * 34,
-        }
     }
 }
 
@@ -99,14 +89,18 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// `weight_bytes` as in [`super::Model::weight_bytes`].
-    pub fn new(config: &LlamaConfig, weight_bytes: u64, options: PlanOptions) -> MemoryPlan {
+    /// `weights` and `page_bytes`: bytes of all weights and of a page, as a device keeps them.
+    pub fn new(
+        config: &LlamaConfig,
+        weights: u64,
+        page_bytes: u64,
+        options: PlanOptions,
+    ) -> MemoryPlan {
         let pages = (options.context as u64)
             .div_ceil(PAGE_TOKENS as u64)
             .saturating_mul(options.sequences as u64);
-        let page_bytes = page_bytes(config, options.kv);
         MemoryPlan {
-            weights: weight_bytes,
+            weights,
             kv: pages.saturating_mul(page_bytes),
             scratch: scratch_bytes(config, &options),
             pages,
@@ -137,12 +131,6 @@ impl MemoryPlan {
             available: *available,
         })
     }
-}
-
-/// Bytes of the keys and values of [`PAGE_TOKENS`] tokens in all layers.
-pub fn page_bytes(config: &LlamaConfig, kv: KvFormat) -> u64 {
-    let numbers = 2 * (PAGE_TOKENS * config.layers * config.kv_heads * config.head_dim) as u64;
-    kv.bytes(numbers)
 }
 
 /// f32 activations of a batch (residual stream and its norm, queries, attention output, keys and values, gate and up), an int8 copy of the widest
@@ -221,6 +209,9 @@ mod tests {
     use super::*;
     use crate::model::config::{Rope, RopeLayout, RopeScaling};
 
+    /// Of SmolLM2-135M in f16.
+    const PAGE: u64 = 16 * 23040;
+
     /// SmolLM2-135M.
     fn config() -> LlamaConfig {
         LlamaConfig {
@@ -244,16 +235,9 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_smollm2_takes_22_5_kib_of_keys_and_values_in_f16() {
-        assert_eq!(page_bytes(&config(), KvFormat::F16), 16 * 23040);
-        assert_eq!(page_bytes(&config(), KvFormat::F32), 16 * 46080);
-        assert_eq!(page_bytes(&config(), KvFormat::Q8_0), 16 * 23040 / 64 * 34);
-    }
-
-    #[test]
     fn a_plan_that_fits_is_accepted_and_one_byte_less_is_not() {
-        let plan = MemoryPlan::new(&config(), 98_000_000, PlanOptions::default());
-        assert_eq!(plan.kv, 512 * 16 * 23040);
+        let plan = MemoryPlan::new(&config(), 98_000_000, PAGE, PlanOptions::default());
+        assert_eq!(plan.kv, 512 * PAGE);
         assert_eq!(plan.total(), plan.weights + plan.kv + plan.scratch);
         let room = |bytes| Available {
             bytes,
@@ -268,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_numbers_and_what_to_lower() {
-        let plan = MemoryPlan::new(&config(), 98_000_000, PlanOptions::default());
+        let plan = MemoryPlan::new(&config(), 98_000_000, PAGE, PlanOptions::default());
         let available = Available {
             bytes: 200 << 20,
             source: "this machine",
@@ -298,7 +282,7 @@ mod tests {
             rows: usize::MAX,
             ..PlanOptions::default()
         };
-        let plan = MemoryPlan::new(&config(), u64::MAX, options);
+        let plan = MemoryPlan::new(&config(), u64::MAX, PAGE, options);
         assert_eq!(plan.total(), u64::MAX);
     }
 }

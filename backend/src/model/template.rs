@@ -10,8 +10,8 @@ pub(super) fn choose<'a>(default: Option<&'a str>, with_tools: Option<&'a str>) 
     }
 }
 
-/// Does the template read the variable `tools`?
-pub(super) fn knows_tools(source: &str) -> bool {
+/// Has the template a place for tools, the variable `tools`? Otherwise they are shown the way the model's family was taught.
+pub(crate) fn knows_tools(source: &str) -> bool {
     source
         .split(|letter: char| !(letter.is_alphanumeric() || letter == '_'))
         .any(|word| word == "tools")

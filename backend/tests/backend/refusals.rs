@@ -162,21 +162,26 @@ fn what_cannot_be_loaded_is_refused_in_one_line() {
     };
     let (error, message) = refused(cuda);
     assert!(matches!(error, LoadError::Device { .. }), "{message}");
-    let huge = BackendOptions {
-        max_batch: 1,
-        context_length: Some(32_768),
-        threads: Some(0),
-        ..options(&path)
-    };
-    let (error, message) = refused(huge);
-    assert!(
-        matches!(
-            error,
-            LoadError::Option {
-                option: "threads",
-                ..
-            }
+    for (option, problem, wrong) in [
+        (
+            "threads",
+            "is 0; at least 1 is allowed",
+            BackendOptions {
+                threads: Some(0),
+                ..options(&path)
+            },
         ),
-        "{message}"
-    );
+        (
+            "context length",
+            "is 32769; at most 32768 is allowed, what this model was trained for",
+            BackendOptions {
+                context_length: Some(32_769),
+                ..options(&path)
+            },
+        ),
+    ] {
+        let (error, message) = refused(wrong);
+        assert!(matches!(error, LoadError::Option { .. }), "{message}");
+        assert_eq!(message, format!("{option}: {problem}"));
+    }
 }

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use backend::model::{
-    self, inspect,
-    plan::{self, PlanOptions},
+use backend::{
+    cpu::Cpu,
+    model::{
+        self, inspect,
+        plan::{self, PlanOptions},
+    },
 };
 
 use super::{Fault, FaultKind};
@@ -39,6 +42,7 @@ pub fn inspect(path: &Path, context: Option<usize>) -> Result<Inspection, Fault>
     };
     Ok(Inspection {
         context: u64::try_from(trained).unwrap_or(u64::MAX),
-        text: inspect::Inspection::new(&model, options, plan::available()).to_string(),
+        text: inspect::Inspection::new(&model, Cpu::plan(&model, options), plan::available())
+            .to_string(),
     })
 }
