@@ -91,17 +91,11 @@ pub struct EngineStatus {
     pub queued: usize,
     /// Sequences that have a place, those still in their prompt included.
     pub running: usize,
-    /// Of `running`, still in their prompt.
-    pub prefilling: usize,
-    /// Of `running`, waiting for their client to read.
-    pub paused: usize,
     pub pages_total: usize,
     /// Pages that sequences hold.
     pub pages_used: usize,
     /// Pages kept for later prompts; free as soon as they are needed.
     pub pages_cached: usize,
-    /// Tokens generated a second of step time, lately; 0 when nothing runs.
-    pub tokens_per_second: f64,
     pub steps: u64,
     /// Prompt tokens run through the model.
     pub prompt_tokens: u64,

@@ -207,14 +207,12 @@ impl Responding {
                     Finish::Stopped => {
                         self.fail("the engine is shutting down", error::SERVER_ERROR);
                     }
-                    Finish::Failed(message) => {
-                        // A grammar that went wrong goes wrong again; a client must not repeat that. A device may come back with the next process.
-                        let code = match message.starts_with("grammar: ") {
-                            true => error::INVALID_PROMPT,
-                            false => error::SERVER_ERROR,
-                        };
-                        self.fail(&message, code);
+                    // A grammar that went wrong goes wrong again; a client must not repeat that.
+                    Finish::Constraint(problem) => {
+                        self.fail(&problem.to_string(), error::INVALID_PROMPT);
                     }
+                    // A device may come back with the next process.
+                    Finish::Device(message) => self.fail(&message, error::SERVER_ERROR),
                 }
             }
         }

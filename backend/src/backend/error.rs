@@ -28,7 +28,7 @@ pub enum LoadError {
 /// What a client can do about a refusal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// 400: change the request.
+    /// 400: change the request. Repeating it as it is does not help.
     Invalid,
     /// 429: come back in so many seconds.
     Busy { retry_after: u64 },

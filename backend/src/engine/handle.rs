@@ -12,14 +12,11 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     EngineOptions, EngineStatus,
-    request::{Finish, GenerateRequest, Output, SubmitError, Usage},
+    request::{Finish, GenerateRequest, MAX_TOP_LOGPROBS, Output, SubmitError, Usage},
     shared::{Clock, Limits, Shared, Submitted},
     worker,
 };
 use crate::device::Device;
-
-/// Most alternatives a request may ask for.
-const MAX_TOP_LOGPROBS: usize = 20;
 
 /// A handle on a running engine. Clones are the same engine; when the last is dropped, what runs is finished and the thread ends.
 #[derive(Clone, Debug)]
@@ -223,7 +220,7 @@ impl Generation {
         }
         // The thread can only go without a word if it panicked with the sequence in its hands.
         let output = output.unwrap_or_else(|| Output::Finished {
-            reason: Finish::Failed("the engine's thread ended".to_owned()),
+            reason: Finish::Device("the engine's thread ended".to_owned()),
             usage: Usage::default(),
         });
         self.ended = matches!(output, Output::Finished { .. });

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use super::constraint::Constraint;
+use super::constraint::{Constraint, ConstraintError};
 use crate::sample::{Sampled, SamplingParams};
+
+/// Most alternatives that can be reported with a token.
+pub const MAX_TOP_LOGPROBS: usize = 20;
 
 /// One generation.
 #[derive(Debug)]
@@ -19,7 +22,7 @@ pub struct GenerateRequest {
     pub end_tokens: Arc<[u32]>,
     /// `None`: every token may come at any time.
     pub constraint: Option<Box<dyn Constraint>>,
-    /// Alternatives to report with each token, 0..=20.
+    /// Alternatives to report with each token, up to [`MAX_TOP_LOGPROBS`].
     pub top_logprobs: usize,
 }
 
@@ -50,8 +53,16 @@ pub enum Finish {
     Length,
     /// The engine is shutting down.
     Stopped,
-    /// The device or the constraint failed; the message is for the user.
-    Failed(String),
+    /// The constraint cannot go on, nor could it if the request were repeated.
+    Constraint(ConstraintError),
+    /// The device failed, and the engine with it; the message is for the user.
+    Device(String),
+}
+
+impl Finish {
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(self, Finish::Constraint(_) | Finish::Device(_))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

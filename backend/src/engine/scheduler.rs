@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::{
     cost::{Cost, Work},
     request::Finish,
-    sequence::{Sequence, Turn},
+    sequence::{Sequence, StepShare},
     shared::Limits,
     warm::Warm,
 };
@@ -51,10 +51,10 @@ struct Room {
 
 impl Room {
     fn give(&mut self, sequence: &mut Sequence, take: usize, rows: usize) {
-        sequence.turn = Turn {
+        sequence.share = StepShare {
             take,
             rows,
-            ..Turn::default()
+            ..StepShare::default()
         };
         self.tokens -= take;
         self.rows -= rows;
@@ -109,7 +109,7 @@ impl Scheduler {
                 self.waiting.remove(index)?
             }
         };
-        if !matches!(reason, Finish::Failed(_)) {
+        if !reason.is_failure() {
             let known = &sequence.tokens[..sequence.done];
             self.cache.keep(known, &mut sequence.pages);
         }
@@ -130,8 +130,9 @@ impl Scheduler {
     pub(super) fn keep_prompts(&mut self) {
         for sequence in &mut self.running {
             let whole = sequence.done / PAGE_TOKENS * PAGE_TOKENS;
-            let is_new = sequence.turn.take > 0
-                && (sequence.done - sequence.turn.take) / PAGE_TOKENS < sequence.done / PAGE_TOKENS;
+            let is_new = sequence.share.take > 0
+                && (sequence.done - sequence.share.take) / PAGE_TOKENS
+                    < sequence.done / PAGE_TOKENS;
             if is_new && whole <= sequence.prompt {
                 self.cache
                     .keep(&sequence.tokens[..whole], &mut sequence.pages);
@@ -139,17 +140,16 @@ impl Scheduler {
         }
     }
 
-    /// Takes sequences from the queue while there are places and pages. Gives those that start now.
-    pub(super) fn admit(&mut self) -> Vec<u64> {
-        let mut admitted = Vec::new();
+    /// Takes sequences from the queue while there are places and pages.
+    pub(super) fn admit(&mut self) {
         loop {
             let Some(next) = self.waiting.iter().position(Sequence::has_room) else {
-                return admitted;
+                return;
             };
             if self.running.len() >= self.limits.max_running {
                 // Whoever doesn't read must not keep a place from those who do.
                 let Some(parked) = self.running.iter().rposition(|s| !s.has_room()) else {
-                    return admitted;
+                    return;
                 };
                 self.preempt(parked);
                 continue;
@@ -158,15 +158,14 @@ impl Scheduler {
                 // The same goes for pages.
                 let paused = |s: &Sequence| !s.has_room() && s.pages.len() > 0;
                 let Some(paused) = self.running.iter().rposition(paused) else {
-                    return admitted;
+                    return;
                 };
                 self.preempt(paused);
                 continue;
             }
             let Some(sequence) = self.waiting.remove(next) else {
-                return admitted;
+                return;
             };
-            admitted.push(sequence.id);
             let at = self.running.partition_point(|s| s.id < sequence.id);
             self.running.insert(at, sequence);
         }
@@ -184,10 +183,10 @@ impl Scheduler {
         wanted + promised <= self.cache.counts().available()
     }
 
-    /// Gives every running sequence its [`Turn`]; how much work that is.
+    /// Gives every running sequence its [`StepShare`]; how much work that is.
     pub(super) fn plan(&mut self, device: &mut dyn Device) -> Result<Work, DeviceError> {
         for sequence in &mut self.running {
-            sequence.turn = Turn::default();
+            sequence.share = StepShare::default();
         }
         let mut room = Room {
             tokens: self.max_tokens,
@@ -202,8 +201,8 @@ impl Scheduler {
         // Added up anew: who lost its pages on the way does nothing after all.
         let mut work = Work::default();
         for sequence in &self.running {
-            let turn = sequence.turn;
-            work.add(sequence.done, turn.take + turn.draft);
+            let share = sequence.share;
+            work.add(sequence.done, share.take + share.draft);
         }
         Ok(work)
     }
@@ -233,7 +232,7 @@ impl Scheduler {
         room: &mut Room,
         device: &mut dyn Device,
     ) -> Result<(), DeviceError> {
-        let streams = self.running.iter().any(|s| s.turn.take > 0);
+        let streams = self.running.iter().any(|s| s.share.take > 0);
         let target = if streams {
             self.limits.step_target
         } else {
@@ -335,13 +334,13 @@ impl Scheduler {
     }
 
     fn plan_drafts(&mut self, room: &mut Room) {
-        let mut yielding: usize = self.running.iter().map(|s| s.turn.rows).sum();
+        let mut yielding: usize = self.running.iter().map(|s| s.share.rows).sum();
         let mut step = self.cost.seconds(room.work);
         for sequence in &mut self.running {
-            if sequence.turn.rows == 0 || sequence.draft.is_empty() {
+            if sequence.share.rows == 0 || sequence.draft.is_empty() {
                 continue;
             }
-            let end = sequence.done + sequence.turn.take;
+            let end = sequence.done + sequence.share.take;
             let mut most = sequence
                 .draft
                 .len()
@@ -359,8 +358,8 @@ impl Scheduler {
             if most == 0 {
                 continue;
             }
-            sequence.turn.draft = most;
-            sequence.turn.rows += most;
+            sequence.share.draft = most;
+            sequence.share.rows += most;
             room.tokens -= most;
             room.rows -= most;
             room.work.add(end, most);

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 
 use super::{
-    constraint::{Constraint, Next},
+    constraint::{Constraint, ConstraintError, Next},
     draft::Drafter,
     handle::Slot,
     masks::{Answer, Job},
@@ -47,7 +47,7 @@ pub(super) struct Sequence {
     pub(super) draft: Vec<u32>,
     draft_at: usize,
     pub(super) drafter: Option<Drafter>,
-    pub(super) turn: Turn,
+    pub(super) share: StepShare,
     pub(super) usage: Usage,
     pub(super) arrived: Duration,
     max_tokens: usize,
@@ -61,9 +61,9 @@ pub(super) struct Sequence {
     slot: Option<Slot>,
 }
 
-/// What a sequence does in one step.
+/// What a sequence does of one step.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Turn {
+pub(super) struct StepShare {
     /// Tokens it runs of those it has; 0: it sits the step out.
     pub(super) take: usize,
     /// Guessed tokens it runs after them.
@@ -111,7 +111,7 @@ impl Sequence {
             draft: Vec::new(),
             draft_at: 0,
             drafter: None,
-            turn: Turn::default(),
+            share: StepShare::default(),
             usage: Usage {
                 prompt,
                 ..Usage::default()
@@ -168,19 +168,19 @@ impl Sequence {
         self.draft_at = self.tokens.len();
     }
 
-    /// Appends the guessed tokens of this turn, so that they run behind the known ones.
+    /// Appends the guessed tokens of its share, so that they run behind the known ones.
     pub(super) fn append_draft(&mut self) {
         self.tokens
-            .extend_from_slice(&self.draft[..self.turn.draft]);
+            .extend_from_slice(&self.draft[..self.share.draft]);
     }
 
     /// What the sequence runs in this step; its draft has been appended to `tokens`.
     pub(super) fn span(&self) -> Span<'_> {
         Span {
-            tokens: &self.tokens[self.done..][..self.turn.take + self.turn.draft],
+            tokens: &self.tokens[self.done..][..self.share.take + self.share.draft],
             past: self.done,
             pages: self.pages.ids(),
-            rows: self.turn.rows,
+            rows: self.share.rows,
         }
     }
 
@@ -206,8 +206,8 @@ impl Sequence {
         match &answer.next {
             Next::End => return Err(Finish::Stop(None)),
             Next::Mask(mask) if mask.0.iter().all(|&word| word == 0) => {
-                let why = "grammar: it allows no token here";
-                return Err(Finish::Failed(why.to_owned()));
+                let why = "it allows no token here";
+                return Err(Finish::Constraint(ConstraintError(why.to_owned())));
             }
             Next::Free | Next::Mask(_) => return Ok(false),
             Next::Forced(_) => {}
@@ -231,19 +231,19 @@ impl Sequence {
 
     /// How many rows are drawn from: the first, and one after each guess that the grammar would take. None if it says by itself what comes next.
     pub(super) fn rows_to_draw(&self) -> usize {
-        if self.turn.rows == 0 {
+        if self.share.rows == 0 {
             return 0;
         }
         let can_draw = |mask: &TokenMask| mask.0.iter().any(|&word| word != 0);
         match &self.grammar {
-            Grammar::Off => self.turn.rows,
+            Grammar::Off => self.share.rows,
             Grammar::Away | Grammar::Ask(_) => 0,
             Grammar::Ready(_, answer) => match &answer.next {
                 Next::Mask(mask) if !can_draw(mask) => 0,
                 Next::Free | Next::Mask(_) => {
                     let along = answer.along.iter();
                     let taken = along.take_while(|mask| mask.as_ref().is_none_or(can_draw));
-                    self.turn.rows.min(1 + taken.count())
+                    self.share.rows.min(1 + taken.count())
                 }
                 Next::Forced(_) | Next::End => 0,
             },
@@ -252,7 +252,7 @@ impl Sequence {
 
     /// The rows to draw from, while the draft is appended.
     pub(super) fn sample_rows(&self) -> impl Iterator<Item = SampleRow<'_>> {
-        let known = self.tokens.len() - self.turn.draft;
+        let known = self.tokens.len() - self.share.draft;
         (0..self.rows_to_draw()).map(move |index| {
             let mask = match (&self.grammar, index) {
                 (Grammar::Ready(_, answer), 0) => match &answer.next {
@@ -263,7 +263,7 @@ impl Sequence {
                 _ => None,
             };
             SampleRow {
-                row: self.turn.first_row + index,
+                row: self.share.first_row + index,
                 params: &self.sampling,
                 history: &self.tokens[..known + index],
                 prompt: self.prompt,
@@ -274,14 +274,14 @@ impl Sequence {
         })
     }
 
-    /// Takes up what its turn ran and drew. Each drawn token counts up to the first that isn't the one guessed at its place, which counts too: what was
+    /// Takes up what its share of the step ran and drew. Each drawn token counts up to the first that isn't the one guessed at its place, which counts too: what was
     /// before it is what would have been drawn without guessing.
-    pub(super) fn take_turn(&mut self, drawn: Vec<Sampled>) -> Result<(), Finish> {
-        let turn = self.turn;
+    pub(super) fn take_up(&mut self, drawn: Vec<Sampled>) -> Result<(), Finish> {
+        let share = self.share;
         let draft = std::mem::take(&mut self.draft);
         self.draft_at = 0;
-        self.tokens.truncate(self.tokens.len() - turn.draft);
-        self.done += turn.take;
+        self.tokens.truncate(self.tokens.len() - share.draft);
+        self.done += share.take;
         let mut right = 0;
         let guesses = drawn.len().saturating_sub(1);
         let mut result = Ok(());
@@ -297,9 +297,9 @@ impl Sequence {
         }
         self.usage.drafted += right;
         if let Some(drafter) = &mut self.drafter
-            && turn.draft > 0
+            && share.draft > 0
         {
-            drafter.learn(turn.draft, right);
+            drafter.learn(share.draft, right);
         }
         result
     }
@@ -329,7 +329,7 @@ impl Sequence {
         };
         let accepted = constraint.accept(token);
         self.grammar = Grammar::Ask(constraint);
-        accepted.map_err(|error| Finish::Failed(error.to_string()))
+        accepted.map_err(Finish::Constraint)
     }
 
     /// Throws away what was computed. What was generated stays, as a longer prompt.
@@ -337,7 +337,7 @@ impl Sequence {
         self.pages.clear();
         self.done = 0;
         self.looked_up = false;
-        self.turn = Turn::default();
+        self.share = StepShare::default();
     }
 
     /// Tells how far the prompt is, if there is room beside what a step may yield.

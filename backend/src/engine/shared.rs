@@ -172,6 +172,7 @@ impl Shared {
 
     /// The device or the thread failed: requests are refused from now on.
     pub(super) fn fail(&self, why: &str) {
+        tracing::error!(why, "the engine failed");
         lock(&self.signals).down = Some(why.to_owned());
         let mut status = lock(&self.status);
         status.healthy = false;

@@ -18,8 +18,6 @@ use crate::{
 
 /// How long a step waits for grammars before it starts: most answer in microseconds, and tokens they force ride along.
 const GRACE: Duration = Duration::from_micros(200);
-/// Share of the recent speed that a step leaves to the ones before it.
-const RECENT: f64 = 0.98;
 
 impl Worker {
     /// One step; false if there was nothing to do.
@@ -30,7 +28,7 @@ impl Worker {
         let has_moved = self.scheduler.pump(&mut *self.device)?;
         let start = self.clock.now();
         let work = self.scheduler.plan(&mut *self.device)?;
-        let has_work = self.scheduler.running.iter().any(|s| s.turn.take > 0);
+        let has_work = self.scheduler.running.iter().any(|s| s.share.take > 0);
         self.publish();
         if has_work {
             self.forward()?;
@@ -41,8 +39,6 @@ impl Worker {
             let seconds = (self.clock.now() - start).as_secs_f64();
             self.scheduler.cost.observe(work, seconds);
             self.counters.steps += 1;
-            let recent = &mut self.counters.recent;
-            *recent = (recent.0 * RECENT, recent.1 * RECENT + seconds);
         }
         let has_news = self.has_ended();
         if has_work {
@@ -100,7 +96,7 @@ impl Worker {
             }
             let forced = sequence.usage.generated - before;
             self.counters.forced += forced as u64;
-            self.counters.count_generated(forced);
+            self.counters.generated += forced as u64;
         }
         for (id, reason) in ends {
             self.end_sequence(id, reason);
@@ -116,7 +112,7 @@ impl Worker {
             };
             match done.result {
                 Ok((constraint, answer)) => sequence.grammar = Grammar::Ready(constraint, answer),
-                Err(error) => self.end_sequence(done.id, Finish::Failed(error.to_string())),
+                Err(error) => self.end_sequence(done.id, Finish::Constraint(error)),
             }
         }
     }
@@ -126,17 +122,17 @@ impl Worker {
         let mut row = 0;
         for sequence in running.iter_mut() {
             sequence.append_draft();
-            sequence.turn.first_row = row;
-            row += sequence.turn.rows;
+            sequence.share.first_row = row;
+            row += sequence.share.rows;
         }
-        let turns = running.iter().filter(|s| s.turn.take > 0);
-        let spans: Vec<Span<'_>> = turns.map(Sequence::span).collect();
+        let busy = running.iter().filter(|s| s.share.take > 0);
+        let spans: Vec<Span<'_>> = busy.map(Sequence::span).collect();
         self.device.forward(&spans)
     }
 
     /// Waits for the grammars whose sequence is to draw.
     fn fetch_masks(&mut self) {
-        let due = |s: &Sequence| s.turn.rows > 0 && matches!(s.grammar, Grammar::Away);
+        let due = |s: &Sequence| s.share.rows > 0 && matches!(s.grammar, Grammar::Away);
         while self.scheduler.running.iter().any(due) {
             self.receive_answers(Duration::MAX);
         }
@@ -160,24 +156,23 @@ impl Worker {
         let mut sampled = std::mem::take(&mut self.sampled).into_iter();
         let mut ends = Vec::new();
         for sequence in &mut self.scheduler.running {
-            let turn = sequence.turn;
-            if turn.take == 0 {
+            let share = sequence.share;
+            if share.take == 0 {
                 continue;
             }
             if sequence.usage.generated == 0 {
-                self.counters.prompt += turn.take as u64;
+                self.counters.prompt += share.take as u64;
             }
             let before = sequence.usage;
             let drawn = sequence.rows_to_draw();
             let drawn: Vec<Sampled> = sampled.by_ref().take(drawn).collect();
-            if let Err(reason) = sequence.take_turn(drawn) {
+            if let Err(reason) = sequence.take_up(drawn) {
                 ends.push((sequence.id, reason));
             }
             let after = sequence.usage;
-            self.counters
-                .count_generated(after.generated - before.generated);
-            self.counters.drafted += turn.draft as u64;
-            if turn.draft > 0 {
+            self.counters.generated += (after.generated - before.generated) as u64;
+            self.counters.drafted += share.draft as u64;
+            if share.draft > 0 {
                 self.counters.accepted += (after.drafted - before.drafted) as u64;
             }
         }
@@ -185,6 +180,6 @@ impl Worker {
             self.end_sequence(id, reason);
         }
         // Grammars that had left no choice by now.
-        self.take_forced(|s| s.turn.rows > 0);
+        self.take_forced(|s| s.share.rows > 0);
     }
 }

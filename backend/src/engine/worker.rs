@@ -23,13 +23,6 @@ use crate::{
     sample::Sampled,
 };
 
-impl Counters {
-    pub(super) fn count_generated(&mut self, tokens: usize) {
-        self.generated += tokens as u64;
-        self.recent.0 += tokens as f64;
-    }
-}
-
 /// What the thread needs from the one that starts it.
 pub(super) struct Start {
     pub(super) device: Box<dyn Device>,
@@ -55,8 +48,8 @@ fn run(start: Start) {
     let mut worker = Worker::new(start);
     let reason = match catch_unwind(AssertUnwindSafe(|| worker.run())) {
         Ok(Ok(())) => Finish::Stopped,
-        Ok(Err(error)) => Finish::Failed(error.to_string()),
-        Err(panic) => Finish::Failed(format!("the engine panicked: {}", panic_text(&*panic))),
+        Ok(Err(error)) => Finish::Device(error.to_string()),
+        Err(panic) => Finish::Device(format!("the engine panicked: {}", panic_text(&*panic))),
     };
     worker.end(&reason);
     drop(worker);
@@ -96,8 +89,6 @@ pub(super) struct Counters {
     pub(super) forced: u64,
     finished: u64,
     cancelled: u64,
-    /// Tokens generated and seconds spent, lately.
-    pub(super) recent: (f64, f64),
 }
 
 impl Worker {
@@ -162,13 +153,17 @@ impl Worker {
     }
 
     fn take_requests(&mut self) {
+        self.empty_inbox();
+        self.counters.cancelled += self.scheduler.drop_cancelled() as u64;
+    }
+
+    fn empty_inbox(&mut self) {
         while let Ok(submitted) = self.inbox.try_recv() {
             let now = self.clock.now();
             let sequence = Sequence::new(self.next_id, submitted, self.context, now);
             self.next_id += 1;
             self.scheduler.waiting.push_back(sequence);
         }
-        self.counters.cancelled += self.scheduler.drop_cancelled() as u64;
     }
 
     /// Takes a sequence out. Its client hears of it at the end of the step, when the status tells the same.
@@ -189,7 +184,7 @@ impl Worker {
     /// Sends what the step yielded.
     pub(super) fn send(&mut self) {
         for sequence in &mut self.scheduler.running {
-            if sequence.turn.take > 0 {
+            if sequence.share.take > 0 {
                 sequence.send_progress();
             }
             sequence.flush();
@@ -204,18 +199,10 @@ impl Worker {
         let running = &scheduler.running;
         let pages = scheduler.cache.counts();
         let counters = &self.counters;
-        let (tokens, seconds) = counters.recent;
         self.shared.set_status(|status| {
             status.running = running.len();
-            status.prefilling = running.iter().filter(|s| !s.is_stream()).count();
-            status.paused = running.iter().filter(|s| !s.has_room()).count();
             status.pages_used = pages.used;
             status.pages_cached = pages.cached;
-            status.tokens_per_second = if running.is_empty() || seconds == 0.0 {
-                0.0
-            } else {
-                tokens / seconds
-            };
             status.steps = counters.steps;
             status.prompt_tokens = counters.prompt;
             status.cached_tokens = scheduler.cached_tokens;
@@ -234,17 +221,12 @@ impl Worker {
     /// Ends all that is open, and what still comes in.
     fn end(&mut self, reason: &Finish) {
         match reason {
-            Finish::Failed(why) => self.shared.fail(why),
+            Finish::Device(why) => self.shared.fail(why),
             _ => self.shared.shut_down(),
         }
         self.inbox.close();
         // What was submitted before the door closed.
-        while let Ok(submitted) = self.inbox.try_recv() {
-            let now = self.clock.now();
-            let sequence = Sequence::new(self.next_id, submitted, self.context, now);
-            self.next_id += 1;
-            self.scheduler.waiting.push_back(sequence);
-        }
+        self.empty_inbox();
         for id in self.scheduler.all().map(|s| s.id).collect::<Vec<_>>() {
             self.end_sequence(id, reason.clone());
         }

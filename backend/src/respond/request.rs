@@ -5,13 +5,11 @@
 use protocol::{FieldError, Object, object::optional_str};
 use serde_json::Value;
 
-use crate::sample::SamplingParams;
+use crate::{engine::request::MAX_TOP_LOGPROBS, sample::SamplingParams};
 
 /// Most stop strings, and bytes of one.
 const MAX_STOPS: usize = 16;
 const MAX_STOP_BYTES: usize = 1024;
-/// Most alternatives a token.
-const MAX_TOP_LOGPROBS: u64 = 20;
 /// Asks for logprobs, in `include`.
 const LOGPROBS: &str = "message.output_text.logprobs";
 
@@ -60,7 +58,7 @@ pub(crate) fn read(
             .unwrap_or(defaults.frequency_penalty),
         seed: seed_of(request)?.unwrap_or(seed),
     };
-    let top_logprobs = whole(request, "top_logprobs", 0, MAX_TOP_LOGPROBS)?;
+    let top_logprobs = whole(request, "top_logprobs", 0, MAX_TOP_LOGPROBS as u64)?;
     let wanted = includes(request)?.contains(&LOGPROBS);
     Ok(Settings {
         sampling,

@@ -148,7 +148,7 @@ impl Bundled {
                         status,
                     }
                 } else {
-                    Condition::Failed(failed().message)
+                    Condition::Failed(failed(status.failure).message)
                 }
             }
             Stage::Failed(fault) => Condition::Failed(fault.message.clone()),
@@ -161,10 +161,14 @@ impl Bundled {
         match self.start().await {
             Ok(backend) => {
                 ready(backend.info());
-                while backend.status().healthy {
+                let last = loop {
+                    let status = backend.status();
+                    if !status.healthy {
+                        break status;
+                    }
                     tokio::time::sleep(LOOK).await;
-                }
-                self.fail(failed())
+                };
+                self.fail(failed(last.failure))
             }
             Err(fault) => self.fail(fault),
         }
@@ -178,12 +182,20 @@ impl Bundled {
         };
         let (done, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name("engine-stop".to_owned());
+        let stopping = backend.clone();
         let spawned = thread.spawn(move || {
-            backend.shutdown();
+            stopping.shutdown();
             let _ = done.send(());
         });
-        if spawned.is_ok() {
-            let _ = ended.await;
+        match spawned {
+            Ok(_) => {
+                // An error means that the thread is gone, which is what is waited for.
+                let _ = ended.await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no thread to stop the engine on; everything else waits for it");
+                backend.shutdown();
+            }
         }
     }
 
@@ -288,8 +300,12 @@ impl Bundled {
     }
 }
 
-fn failed() -> Fault {
-    Fault::failed("the engine failed; its last message is in the log")
+/// `why`: in the device's words; none when the engine was only told to stop.
+fn failed(why: Option<String>) -> Fault {
+    Fault::failed(&match why {
+        Some(why) => format!("the engine failed: {why}"),
+        None => "the engine was stopped".to_owned(),
+    })
 }
 
 impl Fault {
@@ -389,5 +405,23 @@ impl std::fmt::Debug for Answer {
             .debug_struct("Answer")
             .field("relaxed", &self.relaxed)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_engine_says_how_it_failed() {
+        let why = Some("cpu: a row of logits holds a NaN".to_owned());
+        assert_eq!(
+            failed(why),
+            Fault {
+                message: "the engine failed: cpu: a row of logits holds a NaN".to_owned(),
+                kind: FaultKind::Failed,
+            }
+        );
+        assert_eq!(failed(None).message, "the engine was stopped");
     }
 }

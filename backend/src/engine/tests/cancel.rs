@@ -180,7 +180,7 @@ fn a_broken_device_fails_every_generation_with_its_words_and_the_engine_says_so(
         // All are in before the first step.
         drop(gate);
         for generation in running {
-            assert_eq!(read(generation).reason, Finish::Failed(why.to_owned()));
+            assert_eq!(read(generation).reason, Finish::Device(why.to_owned()));
         }
         block_on(engine.stopped());
         let status = engine.status();

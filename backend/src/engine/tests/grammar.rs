@@ -138,15 +138,16 @@ fn a_grammar_that_cannot_go_on_fails_its_own_generation_only() {
         });
         let other = engine.submit(request(prompt(9, 20), 60)).unwrap();
         for (broken, why) in [
-            (Broken::Next, "grammar: too large"),
-            (Broken::Accept, "grammar: not this one"),
-            (Broken::Panic, "grammar: it panicked"),
-            (Broken::EmptyMask, "grammar: it allows no token here"),
+            (Broken::Next, "too large"),
+            (Broken::Accept, "not this one"),
+            (Broken::Panic, "it panicked"),
+            (Broken::EmptyMask, "it allows no token here"),
         ] {
             let mut request = request(prompt(1, 20), 50);
             request.constraint = Some(Box::new(BreaksAtThree(broken, 0)));
             let whole = read(engine.submit(request).unwrap());
-            assert_eq!(whole.reason, Finish::Failed(why.to_owned()));
+            let why = ConstraintError(why.to_owned());
+            assert_eq!(whole.reason, Finish::Constraint(why));
             assert_eq!(whole.tokens.len(), 3);
         }
         assert_eq!(read(other).usage.generated, 60);

@@ -9,7 +9,10 @@ use serde_json::json;
 use super::Case;
 use crate::{
     call_syntax::CallSyntax::{Hermes, LlamaJson, SmolLm2},
-    engine::request::{Finish, Output, Usage},
+    engine::{
+        constraint::ConstraintError,
+        request::{Finish, Output, Usage},
+    },
     testing::events::{joined, lines, response},
 };
 
@@ -186,9 +189,13 @@ async fn an_empty_answer_has_no_items() {
 #[tokio::test]
 async fn failures_end_the_stream_with_a_code_that_says_whether_to_repeat() {
     for (reason, code) in [
-        (Finish::Failed("cpu: it broke".to_owned()), "server_error"),
+        // The code goes by what failed, not by how it is told.
         (
-            Finish::Failed("grammar: too long".to_owned()),
+            Finish::Device("grammar: it broke".to_owned()),
+            "server_error",
+        ),
+        (
+            Finish::Constraint(ConstraintError("too long".to_owned())),
             "invalid_prompt",
         ),
         (Finish::Stopped, "server_error"),
