@@ -23,9 +23,9 @@ mod template;
 pub(crate) mod testing;
 mod tools;
 
-pub use conversation::{Call, Conversation, Images, Turn};
+pub use conversation::{Call, Conversation, Turn};
 pub use date::Date;
-pub use template::{RenderOptions, Rendered, Template, TemplateOptions, Thinking};
+pub use template::{RenderOptions, Rendered, Template, TemplateOptions};
 pub use tools::{Tool, Tools, ToolsMode};
 
 /// Why no prompt could be made. Each is the request's or the model file's fault and is told to the user as it is.

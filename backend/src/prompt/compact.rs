@@ -20,6 +20,9 @@ pub(super) fn signature(tool: &Tool) -> String {
     line
 }
 
+/// Levels of a schema that are shown; what is deeper is only named.
+const DEEPEST: usize = 3;
+
 fn fields(schema: &Value, depth: usize) -> String {
     let Some(properties) = schema["properties"].as_object() else {
         return String::new();
@@ -41,7 +44,6 @@ fn fields(schema: &Value, depth: usize) -> String {
 
 /// The type as people write it: `string`, `string[]`, `"a" | "b"`, `{x: integer}`.
 fn kind(schema: &Value, depth: usize) -> String {
-    const DEEPEST: usize = 3;
     if let Some(values) = schema["enum"]
         .as_array()
         .filter(|values| !values.is_empty() && values.len() <= MOST)
@@ -77,7 +79,6 @@ fn kind(schema: &Value, depth: usize) -> String {
 }
 
 fn named(name: &str, schema: &Value, depth: usize) -> String {
-    const DEEPEST: usize = 3;
     match name {
         "array" if depth <= DEEPEST && schema["items"].is_object() => {
             let item = kind(&schema["items"], depth + 1);

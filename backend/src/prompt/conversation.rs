@@ -11,7 +11,7 @@ use protocol::{
 };
 use serde_json::Value;
 
-use super::PromptError;
+use super::{PromptError, python};
 
 /// What was said so far, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,14 +45,7 @@ pub struct Call {
     pub output: Option<String>,
 }
 
-/// What becomes of an image in a message. In a tool's result it is always a note: the history is replayed, and an error would end the conversation.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Images {
-    #[default]
-    Refuse,
-    Note,
-}
-
+/// Stands for an image in a tool's result: the history is replayed, and an error would end the conversation. In a message it is refused.
 const NOTE: &str = "[image omitted: this model reads text only]";
 const INPUT: &str = "a string or an array of items";
 const ROLES: &str = "\"user\", \"assistant\", \"system\" or \"developer\"";
@@ -60,15 +53,7 @@ const ROLES: &str = "\"user\", \"assistant\", \"system\" or \"developer\"";
 impl Conversation {
     /// Reads `instructions` and `input` of a request as the bridge sends it: function calls only.
     pub fn from_request(request: &Object) -> Result<Conversation, PromptError> {
-        Conversation::with_images(request, Images::Refuse)
-    }
-
-    /// As [`Conversation::from_request`], with a choice for images.
-    pub fn with_images(request: &Object, images: Images) -> Result<Conversation, PromptError> {
-        let mut reader = Reader {
-            images,
-            ..Reader::default()
-        };
+        let mut reader = Reader::default();
         if let Some(text) = optional_str(request, "instructions", "")?
             && !text.is_empty()
         {
@@ -112,7 +97,6 @@ fn merge_leading(turns: Vec<Turn>) -> Vec<Turn> {
 
 #[derive(Debug, Default)]
 struct Reader {
-    images: Images,
     turns: Vec<Turn>,
     /// Calls whose result has not come, by id: turn and place in the turn, oldest first.
     open: HashMap<String, Vec<(usize, usize)>>,
@@ -152,8 +136,8 @@ impl Reader {
         let text = match item.get("content") {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) => text.clone(),
-            Some(Value::Array(parts)) if role == "assistant" => self.parts(parts, &content, "")?,
-            Some(Value::Array(parts)) => self.parts(parts, &content, "\n")?,
+            Some(Value::Array(parts)) if role == "assistant" => message_text(parts, &content, "")?,
+            Some(Value::Array(parts)) => message_text(parts, &content, "\n")?,
             Some(other) => {
                 return Err(FieldError::unexpected(
                     content,
@@ -315,39 +299,38 @@ impl Reader {
         )));
         Ok(())
     }
+}
 
-    fn parts(&self, parts: &[Value], path: &str, between: &str) -> Result<String, FieldError> {
-        let mut text = String::new();
-        for (index, part) in parts.iter().enumerate() {
-            let place = format!("{path}[{index}]");
-            let part = as_object(part, &place)?;
-            let more = match required_str(part, "type", &place)? {
-                "input_text" | "output_text" | "text" => required_str(part, "text", &place)?,
-                "refusal" => required_str(part, "refusal", &place)?,
-                "input_image" if self.images == Images::Note => NOTE,
-                "input_image" => {
-                    return Err(FieldError::new(
-                        place,
-                        "is an image, but this model reads text only",
-                    ));
-                }
-                other => {
-                    return Err(FieldError::new(
-                        join(&place, "type"),
-                        format!(
-                            "must be \"input_text\", \"output_text\" or \"refusal\", but {} came",
-                            describe(&Value::from(other))
-                        ),
-                    ));
-                }
-            };
-            if !text.is_empty() && !text.ends_with('\n') {
-                text.push_str(between);
+fn message_text(parts: &[Value], path: &str, between: &str) -> Result<String, FieldError> {
+    let mut text = String::new();
+    for (index, part) in parts.iter().enumerate() {
+        let place = format!("{path}[{index}]");
+        let part = as_object(part, &place)?;
+        let more = match required_str(part, "type", &place)? {
+            "input_text" | "output_text" | "text" => required_str(part, "text", &place)?,
+            "refusal" => required_str(part, "refusal", &place)?,
+            "input_image" => {
+                return Err(FieldError::new(
+                    place,
+                    "is an image, but this model reads text only",
+                ));
             }
-            text.push_str(more);
+            other => {
+                return Err(FieldError::new(
+                    join(&place, "type"),
+                    format!(
+                        "must be \"input_text\", \"output_text\" or \"refusal\", but {} came",
+                        describe(&Value::from(other))
+                    ),
+                ));
+            }
+        };
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push_str(between);
         }
-        Ok(text)
+        text.push_str(more);
     }
+    Ok(text)
 }
 
 /// Results have whatever parts a tool made; what is not text leaves a note.
@@ -375,6 +358,9 @@ fn output_parts(parts: &[Value], path: &str) -> Result<String, FieldError> {
 fn arguments(item: &Object, path: &str) -> Result<Value, FieldError> {
     let text = match item.get("arguments") {
         None | Some(Value::Null) => return Ok(Value::Object(Object::new())),
+        Some(object @ Value::Object(_)) if python::is_too_deep(object) => {
+            return Err(python::too_deep(join(path, "arguments")));
+        }
         Some(Value::Object(object)) => return Ok(Value::Object(object.clone())),
         Some(Value::String(text)) => text,
         Some(other) => {

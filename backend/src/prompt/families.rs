@@ -5,7 +5,7 @@ use minijinja::Value;
 use serde_json::Value as Json;
 
 use super::{
-    compact,
+    PromptError, compact,
     conversation::Call,
     python::{self, Paper, Style},
     tools::{Tool, Tools, ToolsMode},
@@ -78,7 +78,7 @@ pub(super) fn describe(
     mode: ToolsMode,
     syntax: CallSyntax,
     text: &impl Fn(&str) -> String,
-) -> String {
+) -> Result<String, PromptError> {
     let how = match syntax {
         CallSyntax::LlamaJson => {
             "To call a function, answer with nothing but a JSON object of this form:\n\
@@ -96,18 +96,13 @@ pub(super) fn describe(
              <tool_call>[{\"name\": \"function_name\", \"arguments\": {\"argument\": \"value\"}}]</tool_call>"
         }
     };
-    let lines: Vec<String> = tools
-        .list
-        .iter()
-        .map(|tool| match mode {
-            ToolsMode::Compact => text(&compact::signature(tool)),
-            _ => json(&declaration(tool, text)),
-        })
-        .collect();
-    format!(
-        "You can call these functions:\n<tools>\n{}\n</tools>\n{how}\n{OPTIONAL}",
-        lines.join("\n")
-    )
+    let lines = join(&tools.list, "\n", |tool| match mode {
+        ToolsMode::Compact => Ok(text(&compact::signature(tool))),
+        _ => json(&declaration(tool, text)),
+    })?;
+    Ok(format!(
+        "You can call these functions:\n<tools>\n{lines}\n</tools>\n{how}\n{OPTIONAL}"
+    ))
 }
 
 /// The declaration of a tool as templates get it: `{"type": "function", "function": {…}}`.
@@ -125,7 +120,7 @@ pub(super) fn write_calls(
     calls: &[Call],
     syntax: CallSyntax,
     text: &impl Fn(&str) -> String,
-) -> String {
+) -> Result<String, PromptError> {
     let object = |call: &Call| {
         json(&Value::from_pairs([
             ("name", Value::from(text(&call.name))),
@@ -138,29 +133,38 @@ pub(super) fn write_calls(
     match syntax {
         CallSyntax::LlamaJson => join(calls, "; ", object),
         CallSyntax::Hermes => join(calls, "\n", |call| {
-            format!("<tool_call>\n{}\n</tool_call>", object(call))
+            Ok(format!("<tool_call>\n{}\n</tool_call>", object(call)?))
         }),
-        CallSyntax::SmolLm2 => format!("<tool_call>[{}]</tool_call>", join(calls, ", ", object)),
+        CallSyntax::SmolLm2 => {
+            let list = join(calls, ", ", object)?;
+            Ok(format!("<tool_call>[{list}]</tool_call>"))
+        }
         CallSyntax::LlamaPythonic => {
-            let call = |call: &Call| {
-                let arguments: Vec<String> = match object_of(&call.arguments) {
-                    Json::Object(arguments) => arguments
-                        .iter()
-                        .map(|(key, value)| {
-                            format!("{}={}", text(key), repr(&python::value(value, text)))
-                        })
-                        .collect(),
-                    _ => Vec::new(),
+            let list = join(calls, ", ", |call| {
+                let arguments = match object_of(&call.arguments) {
+                    Json::Object(arguments) => join(arguments.iter(), ", ", |(key, value)| {
+                        Ok(format!(
+                            "{}={}",
+                            text(key),
+                            repr(&python::value(value, text))?
+                        ))
+                    })?,
+                    _ => String::new(),
                 };
-                format!("{}({})", text(&call.name), arguments.join(", "))
-            };
-            format!("[{}]", join(calls, ", ", call))
+                Ok(format!("{}({arguments})", text(&call.name)))
+            })?;
+            Ok(format!("[{list}]"))
         }
     }
 }
 
-fn join(calls: &[Call], between: &str, write: impl Fn(&Call) -> String) -> String {
-    calls.iter().map(write).collect::<Vec<_>>().join(between)
+fn join<T>(
+    list: impl IntoIterator<Item = T>,
+    between: &str,
+    write: impl Fn(T) -> Result<String, PromptError>,
+) -> Result<String, PromptError> {
+    let written: Vec<String> = list.into_iter().map(write).collect::<Result<_, _>>()?;
+    Ok(written.join(between))
 }
 
 /// Arguments as the object every template expects. What is none (a model's broken JSON, kept so that it sees its mistake) goes in under a name of its own.
@@ -189,18 +193,19 @@ pub(super) fn write_results<'a>(
 /// The result of a call that the client never answered, because its turn was interrupted.
 pub(super) const NO_RESULT: &str = "[no result: the call was aborted]";
 
-pub(super) fn json(value: &Value) -> String {
-    // Made of JSON, so it can be written as JSON.
-    python::dumps(value, &Style::default(), Paper::new(None)).unwrap_or_default()
+/// As `json.dumps` writes it.
+pub(super) fn json(value: &Value) -> Result<String, PromptError> {
+    python::dumps(value, &Style::default(), Paper::new(None)).map_err(|error| unwritten(&error))
 }
 
-fn repr(value: &Value) -> String {
-    let list = Value::from(vec![value.clone()]);
-    let text = python::print(&list, Paper::new(None)).unwrap_or_default();
-    text.strip_prefix('[')
-        .and_then(|text| text.strip_suffix(']'))
-        .unwrap_or_default()
-        .to_owned()
+/// As `repr` writes it, strings quoted.
+fn repr(value: &Value) -> Result<String, PromptError> {
+    python::repr(value, Paper::new(None)).map_err(|error| unwritten(&error))
+}
+
+/// Reading the request refuses what is too deep, and nothing else cannot be written; so this is ours.
+fn unwritten(error: &minijinja::Error) -> PromptError {
+    PromptError::Template(format!("a tool or a call cannot be written: {error}"))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use minijinja::Value;
 
 use super::{
+    PromptError,
     conversation::{Call, Conversation, Turn},
     escape::Guard,
     families::{self, NO_RESULT},
@@ -108,7 +109,7 @@ impl Shape<'_> {
         &self,
         conversation: &'a Conversation,
         more: Option<&str>,
-    ) -> Vec<Message<'a>> {
+    ) -> Result<Vec<Message<'a>>, PromptError> {
         let mut turns = conversation.turns.as_slice();
         let mut system = String::new();
         if let [Turn::System(text), rest @ ..] = turns {
@@ -138,10 +139,10 @@ impl Shape<'_> {
                     reasoning,
                     text,
                     calls,
-                } => self.assistant(reasoning, text, calls, &mut messages),
+                } => self.assistant(reasoning, text, calls, &mut messages)?,
             }
         }
-        self.alternate(messages)
+        Ok(self.alternate(messages))
     }
 
     fn assistant<'a>(
@@ -150,7 +151,7 @@ impl Shape<'_> {
         text: &'a str,
         calls: &'a [Call],
         messages: &mut Vec<Message<'a>>,
-    ) {
+    ) -> Result<(), PromptError> {
         let mut reasoning =
             (self.habits.reasoning && !reasoning.is_empty()).then(|| self.guard.escape(reasoning));
         let text = self.guard.escape(text);
@@ -161,7 +162,7 @@ impl Shape<'_> {
                     ..Message::text("assistant", text)
                 });
             }
-            return;
+            return Ok(());
         }
         let Some(form) = self.habits.calls else {
             let guarded = |text: &str| self.guard.escape(text).into_owned();
@@ -169,13 +170,13 @@ impl Shape<'_> {
             if !content.is_empty() {
                 content.push('\n');
             }
-            content.push_str(&families::write_calls(calls, self.syntax, &guarded));
+            content.push_str(&families::write_calls(calls, self.syntax, &guarded)?);
             messages.push(Message {
                 reasoning,
                 ..Message::text("assistant", content)
             });
             self.results(calls, messages);
-            return;
+            return Ok(());
         };
         let mut text = Some(text).filter(|text| !text.is_empty());
         if !self.habits.text_with_calls
@@ -192,7 +193,8 @@ impl Shape<'_> {
             1
         };
         for calls in calls.chunks(group) {
-            let values = calls.iter().map(|call| self.call(call, form)).collect();
+            let values = calls.iter().map(|call| self.call(call, form));
+            let values = values.collect::<Result<_, _>>()?;
             let arguments = calls
                 .iter()
                 .map(|call| call.arguments.to_string().len())
@@ -204,16 +206,21 @@ impl Shape<'_> {
             });
             self.results(calls, messages);
         }
+        Ok(())
     }
 
-    fn call(&self, call: &Call, form: Arguments) -> Value {
+    fn call(&self, call: &Call, form: Arguments) -> Result<Value, PromptError> {
         let guarded = |text: &str| self.guard.escape(text).into_owned();
         let arguments = python::value(&families::object_of(&call.arguments), &guarded);
         let arguments = match form {
             Arguments::Object => arguments,
-            Arguments::Text => Value::from(families::json(&arguments)),
+            Arguments::Text => Value::from(families::json(&arguments)?),
         };
-        self::call(&guarded(&call.id), &guarded(&call.name), arguments)
+        Ok(self::call(
+            &guarded(&call.id),
+            &guarded(&call.name),
+            arguments,
+        ))
     }
 
     fn results<'a>(&self, calls: &'a [Call], messages: &mut Vec<Message<'a>>) {

@@ -7,6 +7,7 @@ use minijinja::{
     Error, ErrorKind, Value,
     value::{Object, ObjectRepr, ValueKind},
 };
+use protocol::FieldError;
 use serde_json::Number;
 
 use std::sync::Arc;
@@ -85,7 +86,29 @@ impl Default for Style {
     }
 }
 
+/// Levels of a value that can be written: far more than anything has that people or models make, and far less than a thread's stack takes.
 const DEEPEST: usize = 200;
+/// Levels that a schema or arguments of the request may have: what can be written, less what our own declarations put around them.
+pub(super) const DEEPEST_OF_REQUEST: usize = DEEPEST - 8;
+
+/// Has `json` more than [`DEEPEST_OF_REQUEST`] levels?
+pub(super) fn is_too_deep(json: &serde_json::Value) -> bool {
+    fn deeper(json: &serde_json::Value, than: usize) -> bool {
+        let mut inner: Box<dyn Iterator<Item = &serde_json::Value>> = match json {
+            serde_json::Value::Array(list) => Box::new(list.iter()),
+            serde_json::Value::Object(object) => Box::new(object.values()),
+            _ => return false,
+        };
+        than == 0 || inner.any(|item| deeper(item, than - 1))
+    }
+    deeper(json, DEEPEST_OF_REQUEST)
+}
+
+/// The refusal of what [`is_too_deep`].
+pub(super) fn too_deep(path: String) -> FieldError {
+    let problem = format!("is nested more than {DEEPEST_OF_REQUEST} levels deep, the most allowed");
+    FieldError::new(path, problem)
+}
 
 /// What is left for writing values: items, and units of 64 bytes. A list of lists that are each other's items is small in memory and without end on paper.
 #[derive(Debug)]
@@ -280,6 +303,12 @@ pub(super) fn print(value: &Value, mut paper: Paper) -> Result<String, Error> {
             Ok(paper.out)
         }
     }
+}
+
+/// `repr(value)`.
+pub(super) fn repr(value: &Value, mut paper: Paper) -> Result<String, Error> {
+    write_repr(value, 0, &mut paper)?;
+    Ok(paper.out)
 }
 
 fn write_repr(value: &Value, depth: usize, paper: &mut Paper) -> Result<(), Error> {

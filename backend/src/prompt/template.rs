@@ -24,7 +24,8 @@ pub struct Template {
     guard: Guard,
     tokenizer: Tokenizer,
     syntax: CallSyntax,
-    thinking: Option<Thinking>,
+    /// The model was taught to reason in the open.
+    thinks: bool,
     options: TemplateOptions,
 }
 
@@ -49,16 +50,7 @@ pub struct RenderOptions {
 }
 
 /// The marks around a model's reasoning.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Thinking {
-    pub open: &'static str,
-    pub close: &'static str,
-}
-
-const THINK: Thinking = Thinking {
-    open: "<think>",
-    close: "</think>",
-};
+const THINK: [&str; 2] = ["<think>", "</think>"];
 
 /// A prompt.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,16 +140,15 @@ impl Template {
             syntax,
             families::permissive_result_role(syntax, tokenizer),
         )?;
-        let thinks = source.contains(THINK.open)
-            || source.contains(THINK.close)
-            || tokenizer.token_id(THINK.open).is_some();
+        let thinks = THINK.iter().any(|mark| source.contains(mark))
+            || tokenizer.token_id(THINK[0]).is_some();
         Ok(Template {
             guard: Guard::new(tokenizer.markup()),
             program,
             habits,
             tokenizer: tokenizer.clone(),
             syntax,
-            thinking: thinks.then_some(THINK),
+            thinks,
             options,
         })
     }
@@ -169,11 +160,6 @@ impl Template {
 
     pub fn syntax(&self) -> CallSyntax {
         self.syntax
-    }
-
-    /// `None`: the model was not taught to reason in the open.
-    pub fn thinking(&self) -> Option<Thinking> {
-        self.thinking
     }
 
     /// The prompt for the assistant's next turn.
@@ -196,14 +182,14 @@ impl Template {
         let more = match mode {
             ToolsMode::Off => None,
             _ if native => Some(families::OPTIONAL.to_owned()),
-            _ => Some(families::describe(tools, mode, self.syntax, &guarded)),
+            _ => Some(families::describe(tools, mode, self.syntax, &guarded)?),
         };
         let shape = Shape {
             habits: &self.habits,
             guard: &self.guard,
             syntax: self.syntax,
         };
-        let messages = shape.messages(conversation, more.as_deref());
+        let messages = shape.messages(conversation, more.as_deref())?;
         let text = self
             .program
             .run(&messages, declared.as_ref(), options, true)?;
@@ -224,8 +210,8 @@ impl Template {
             tokens,
             syntax: self.syntax,
             tools: mode,
-            thinking_open: self.thinking.is_some()
-                && text[text.len() - opened..].trim_end().ends_with(THINK.open),
+            thinking_open: self.thinks
+                && text[text.len() - opened..].trim_end().ends_with(THINK[0]),
         })
     }
 
@@ -266,10 +252,10 @@ impl Template {
             .collect();
         turns.push(Turn::User("\u{FDD3}".to_owned()));
         let other = Conversation { turns };
-        match self
-            .program
-            .run(&shape.messages(&other, more), tools, options, true)
-        {
+        let other = shape
+            .messages(&other, more)
+            .and_then(|messages| self.program.run(&messages, tools, options, true));
+        match other {
             Ok(other) => text
                 .bytes()
                 .zip(other.bytes())

@@ -6,7 +6,7 @@ use protocol::{
 };
 use serde_json::{Value, json};
 
-use super::PromptError;
+use super::{PromptError, python};
 
 /// How tools are shown to the model.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -34,7 +34,6 @@ pub struct Tool {
     pub description: String,
     /// JSON schema of the arguments; `{"type": "object", "properties": {}}` where the request has none.
     pub parameters: Value,
-    pub strict: bool,
 }
 
 impl Tools {
@@ -59,6 +58,9 @@ impl Tools {
             }
             let parameters = match entry.get("parameters") {
                 None | Some(Value::Null) => json!({"type": "object", "properties": {}}),
+                Some(schema @ Value::Object(_)) if python::is_too_deep(schema) => {
+                    return Err(python::too_deep(join(&path, "parameters")).into());
+                }
                 Some(Value::Object(schema)) => Value::Object(schema.clone()),
                 Some(other) => {
                     return Err(FieldError::unexpected(
@@ -75,7 +77,6 @@ impl Tools {
                     .unwrap_or_default()
                     .to_owned(),
                 parameters,
-                strict: entry.get("strict") == Some(&Value::Bool(true)),
             });
         }
         Ok(Tools { list })

@@ -7,7 +7,6 @@ fn line(description: &str, parameters: Value) -> String {
         name: "f".to_owned(),
         description: description.to_owned(),
         parameters,
-        strict: false,
     })
 }
 

@@ -35,7 +35,7 @@ fn the_syntax_is_that_of_the_family() {
 
 #[test]
 fn calls_are_written_as_the_model_writes_them() {
-    let write = |syntax| write_calls(&calls(), syntax, &str::to_owned);
+    let write = |syntax| write_calls(&calls(), syntax, &str::to_owned).unwrap();
     assert_eq!(
         write(CallSyntax::LlamaJson),
         r#"{"name": "f", "parameters": {"x": 1, "s": "a'b"}}; {"name": "g", "parameters": {"invalid_arguments": "{broken"}}"#
@@ -63,7 +63,6 @@ fn tools_are_optional_and_a_greeting_shows_it() {
             name: "look".to_owned(),
             description: "Looks. Carefully.".to_owned(),
             parameters: json!({"type": "object", "properties": {"at": {"type": "string"}}}),
-            strict: false,
         }],
     };
     for syntax in [
@@ -72,9 +71,9 @@ fn tools_are_optional_and_a_greeting_shows_it() {
         CallSyntax::Hermes,
         CallSyntax::SmolLm2,
     ] {
-        let full = describe(&tools, ToolsMode::Full, syntax, &str::to_owned);
+        let full = describe(&tools, ToolsMode::Full, syntax, &str::to_owned).unwrap();
         assert!(full.contains(r#"{"type": "function", "function": {"name": "look", "description": "Looks. Carefully.", "parameters": {"type": "object""#));
-        let compact = describe(&tools, ToolsMode::Compact, syntax, &str::to_owned);
+        let compact = describe(&tools, ToolsMode::Compact, syntax, &str::to_owned).unwrap();
         assert!(
             compact.contains("\nlook(at?: string) - Looks.\n") && !compact.contains("properties")
         );

@@ -168,7 +168,7 @@ fn the_generation_prompt_is_counted_from_the_end() {
         };
         assert_eq!(opening, expected, "{name}");
         assert_eq!(rendered.thinking_open, name == "thinker");
-        assert_eq!(template.thinking().is_some(), name == "thinker");
+        assert_eq!(template.thinks, name == "thinker");
     }
 }
 

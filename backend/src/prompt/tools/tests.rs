@@ -5,7 +5,7 @@ use crate::prompt::testing::request;
 fn functions_are_read_in_order_with_a_schema_always() {
     let tools = Tools::from_request(&request(json!({"tools": [
         {"type": "function", "name": "a", "description": null, "parameters": null},
-        {"type": "function", "name": "b", "description": "B", "strict": true, "parameters": {"type": "object"}},
+        {"type": "function", "name": "b", "description": "B", "parameters": {"type": "object"}},
     ]})))
     .unwrap();
     let read: Vec<_> = tools
@@ -16,20 +16,14 @@ fn functions_are_read_in_order_with_a_schema_always() {
                 tool.name.as_str(),
                 tool.description.as_str(),
                 tool.parameters.to_string(),
-                tool.strict,
             )
         })
         .collect();
     assert_eq!(
         read,
         [
-            (
-                "a",
-                "",
-                r#"{"type":"object","properties":{}}"#.to_owned(),
-                false
-            ),
-            ("b", "B", r#"{"type":"object"}"#.to_owned(), true)
+            ("a", "", r#"{"type":"object","properties":{}}"#.to_owned()),
+            ("b", "B", r#"{"type":"object"}"#.to_owned())
         ]
     );
     assert_eq!(
@@ -57,5 +51,28 @@ fn anything_but_a_function_is_refused_with_its_place() {
     ] {
         let error = Tools::from_request(&request(json!({"tools": tools}))).unwrap_err();
         assert_eq!(error.to_string(), message);
+    }
+}
+
+#[test]
+fn a_schema_too_deep_to_be_shown_is_refused_with_its_place() {
+    let nested = |levels: usize| {
+        let deep = (1..levels).fold(json!({}), |inner, _| json!({"items": inner}));
+        json!({"tools": [{"type": "function", "name": "a", "parameters": deep}]})
+    };
+    assert_eq!(
+        Tools::from_request(&request(nested(193)))
+            .unwrap_err()
+            .to_string(),
+        "tools[0].parameters: is nested more than 192 levels deep, the most allowed"
+    );
+    // The deepest that is taken reaches the model whole.
+    let tools = Tools::from_request(&request(nested(192))).unwrap();
+    for name in ["smollm2", "llama31", "hermes"] {
+        let (template, _) = template(name, ToolsMode::Full);
+        let conversation = Conversation::from_request(&request(json!({"input": "a"}))).unwrap();
+        let rendered = template.render(&conversation, &tools, &RenderOptions::default());
+        let tokens = rendered.unwrap().tokens;
+        assert!(tokens.len() > 192 * 5, "{name}: {} tokens", tokens.len());
     }
 }
