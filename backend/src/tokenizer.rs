@@ -2,7 +2,8 @@
 //! the metadata of a GGUF file.
 //!
 //! Invariant: [`Tokenizer::encode_text`] never yields a control token, whatever the text spells: the encoder below does not hold them. Only
-//! [`Tokenizer::encode_template`] does, and it is given nothing but the text of a chat template.
+//! [`Tokenizer::split`] finds them, and it is given nothing but a chat template's output, in which `prompt::escape::Guard` has made the spellings in a
+//! request's own text unrecognisable.
 
 mod detokenize;
 mod encoder;
@@ -170,7 +171,8 @@ impl Tokenizer {
     }
 
     /// The tokens of a chat template's own text: control tokens where they are spelled.
-    pub fn encode_template(&self, text: &str) -> Vec<u32> {
+    #[cfg(test)]
+    pub(crate) fn encode_template(&self, text: &str) -> Vec<u32> {
         let mut tokens = Vec::with_capacity(text.len() / 3);
         let mut first = true;
         self.split(text, |piece, _| {

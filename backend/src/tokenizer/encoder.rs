@@ -108,22 +108,28 @@ impl Encoder {
     }
 }
 
+#[expect(
+    clippy::expect_used,
+    reason = "without dropout the only error is an unknown token that the vocabulary lacks, and `Encoder::new` names one that it has"
+)]
 fn push(bpe: &BPE, word: &str, tokens: &mut Vec<u32>) {
-    // Without dropout the only error is an unknown token that is not in the vocabulary, and the builder was given one that is.
-    if let Ok(pieces) = bpe.tokenize(word) {
-        tokens.extend(pieces.iter().map(|piece| piece.id));
-    }
+    let pieces = bpe
+        .tokenize(word)
+        .expect("a vocabulary with its unknown token");
+    tokens.extend(pieces.iter().map(|piece| piece.id));
 }
 
+#[expect(
+    clippy::expect_used,
+    reason = "every text has a normal form; the error is that of the trait"
+)]
 fn normalize(text: &str) -> String {
     if text.is_ascii() {
         return text.to_owned();
     }
     let mut normalized = NormalizedString::from(text);
-    match NFC.normalize(&mut normalized) {
-        Ok(()) => normalized.get().to_owned(),
-        Err(_) => text.to_owned(),
-    }
+    NFC.normalize(&mut normalized).expect("a normal form");
+    normalized.get().to_owned()
 }
 
 fn with_blanks(text: &str, blank: Blank, first: bool) -> String {

@@ -187,6 +187,10 @@ pub(super) fn prepare() {
 }
 
 /// Asks the regex engine once for each class, so that the rules above and a regex agree on every character.
+#[expect(
+    clippy::expect_used,
+    reason = "the patterns are constants; `prepare` compiles them before the first text"
+)]
 fn classes() -> &'static Classes {
     static CLASSES: OnceLock<Classes> = OnceLock::new();
     CLASSES.get_or_init(|| {
@@ -197,10 +201,7 @@ fn classes() -> &'static Classes {
             (r"\p{N}+", Class::Number),
             (r"\s+", Class::Blank),
         ] {
-            // The patterns are constants and the tests compile them.
-            let Ok(regex) = SysRegex::new(pattern) else {
-                continue;
-            };
+            let regex = SysRegex::new(pattern).expect("a pattern that compiles");
             for (start, end) in regex.find_iter(&every) {
                 for character in every[start..end].chars() {
                     classes[character as usize] = class;
