@@ -35,9 +35,16 @@ pub(crate) fn query_words(format: KvFormat, padded: usize) -> usize {
     }
 }
 
-/// Numbers of a query's state: its maximum, its sum, and the weighted sum of values.
+/// Where the weighted sum of values begins in a query's state: whole vectors from there on.
+const STATE_VALUES: usize = LANES;
+
+/// Numbers of a query's state.
+///
+/// ```text
+/// 0  maximum of the scores | 1  sum of the exponentials | up to STATE_VALUES unused | weighted sum of values [padded]
+/// ```
 pub(crate) fn state_len(padded: usize) -> usize {
-    padded + 16
+    STATE_VALUES + padded
 }
 
 /// Working memory of a member of the team.
@@ -293,7 +300,7 @@ fn values<S: Simd, C: Cache, const T: usize, const D: usize>(
     let state = state_len(layout.padded);
     for (d, sums) in sums.into_iter().enumerate() {
         for (t, sum) in sums.into_iter().enumerate() {
-            let start = t * state + 16 + (group + d) * LANES;
+            let start = t * state + STATE_VALUES + (group + d) * LANES;
             if let Some(out) = out[start..].first_chunk_mut() {
                 simd.store(sum, out);
             }
@@ -324,8 +331,8 @@ fn merge<S: Simd>(simd: S, state: &mut [f32], segment: &[f32]) {
     state[1] = state[1] * old + segment[1] * new;
     let (old, new) = (simd.splat(old), simd.splat(new));
     let (state, segment) = (
-        state[16..].as_chunks_mut::<LANES>().0,
-        segment[16..].as_chunks::<LANES>().0,
+        state[STATE_VALUES..].as_chunks_mut::<LANES>().0,
+        segment[STATE_VALUES..].as_chunks::<LANES>().0,
     );
     for (state, segment) in state.iter_mut().zip(segment) {
         let sum = simd.fma(simd.load(segment), new, simd.mul(simd.load(state), old));
@@ -361,7 +368,7 @@ impl Kernel for MergeSegments<'_> {
 #[inline]
 pub(crate) fn finish(state: &[f32], out: &mut [f32]) {
     let scale = 1.0 / state[1];
-    for (out, x) in out.iter_mut().zip(&state[16..]) {
+    for (out, x) in out.iter_mut().zip(&state[STATE_VALUES..]) {
         *out = x * scale;
     }
 }

@@ -9,7 +9,7 @@ use super::{
     kv::Pool,
     matmul::{Row, SiluMul, TileProduct},
     network::Network,
-    product::{Into, product, tiles_per_chunk},
+    product::{Epilogue, product, tiles_per_chunk},
     rope::{EncodeQueries, Rotate, turn},
     simd::Level,
     step::{Piece, Step},
@@ -93,7 +93,7 @@ impl Forward<'_> {
             },
             &mut self.buffers.qkv[..tokens * columns],
             columns,
-            Into::Store,
+            Epilogue::Store,
         );
         self.rotate(index);
         self.attend(index);
@@ -110,7 +110,7 @@ impl Forward<'_> {
             },
             &mut self.buffers.x[..tokens * network.config.hidden],
             network.config.hidden,
-            Into::Add,
+            Epilogue::Accumulate,
         );
     }
 
@@ -425,7 +425,7 @@ impl Forward<'_> {
             },
             &mut self.buffers.x[..tokens * config.hidden],
             config.hidden,
-            Into::Add,
+            Epilogue::Accumulate,
         );
     }
 
@@ -472,7 +472,7 @@ impl Forward<'_> {
             },
             &mut buffers.logits[..step.rows.len() * config.vocab],
             config.vocab,
-            Into::Store,
+            Epilogue::Store,
         );
     }
 }

@@ -194,41 +194,52 @@ impl<P: Step> Product for Plain<P> {
         first: usize,
     ) -> [S::F; T] {
         let steps = matrix.cols.div_ceil(P::COLUMNS);
-        let tile = &tile[..steps * P::BYTES];
-        let rows: [&[u32]; T] = std::array::from_fn(|t| &P::words(x, first + t)[..steps]);
-        // Even and odd steps have a sum each: the latency of one chain would be the limit.
-        let mut even = [simd.splat(0.0); T];
-        let mut odd = [simd.splat(0.0); T];
-        for k in 0..steps / 2 {
-            let weights = &tile[2 * k * P::BYTES..2 * (k + 1) * P::BYTES];
-            let (first, second) = weights.split_at(P::BYTES);
-            P::add(
-                simd,
-                first,
-                std::array::from_fn(|t| rows[t][2 * k]),
-                &mut even,
-            );
-            P::add(
-                simd,
-                second,
-                std::array::from_fn(|t| rows[t][2 * k + 1]),
-                &mut odd,
-            );
-        }
-        if steps % 2 == 1 {
-            let last = &tile[(steps - 1) * P::BYTES..];
-            P::add(
-                simd,
-                last,
-                std::array::from_fn(|t| rows[t][steps - 1]),
-                &mut even,
-            );
-        }
-        for t in 0..T {
-            even[t] = simd.add(even[t], odd[t]);
-        }
-        even
+        let rows: [&[u32]; T] = std::array::from_fn(|t| P::words(x, first + t));
+        plain_product::<S, P, T>(simd, tile, steps, &rows)
     }
+}
+
+/// `steps` steps of a tile times `T` tokens, `[steps]` words each.
+#[inline(always)]
+pub(crate) fn plain_product<S: Simd, P: Step, const T: usize>(
+    simd: S,
+    tile: &[u8],
+    steps: usize,
+    rows: &[&[u32]; T],
+) -> [S::F; T] {
+    let rows: [&[u32]; T] = std::array::from_fn(|t| &rows[t][..steps]);
+    // Even and odd steps have a sum each: the latency of one chain would be the limit.
+    let mut even = [simd.splat(0.0); T];
+    let mut odd = [simd.splat(0.0); T];
+    let pairs = tile[..steps * P::BYTES].chunks_exact(2 * P::BYTES);
+    let last = pairs.remainder();
+    for (k, weights) in pairs.enumerate() {
+        let (first, second) = weights.split_at(P::BYTES);
+        P::add(
+            simd,
+            first,
+            std::array::from_fn(|t| rows[t][2 * k]),
+            &mut even,
+        );
+        P::add(
+            simd,
+            second,
+            std::array::from_fn(|t| rows[t][2 * k + 1]),
+            &mut odd,
+        );
+    }
+    if !last.is_empty() {
+        P::add(
+            simd,
+            last,
+            std::array::from_fn(|t| rows[t][steps - 1]),
+            &mut even,
+        );
+    }
+    for t in 0..T {
+        even[t] = simd.add(even[t], odd[t]);
+    }
+    even
 }
 
 pub(crate) struct PlainF32;

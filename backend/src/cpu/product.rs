@@ -11,9 +11,9 @@ use super::{
 
 /// What a matrix product does with its result.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Into {
+pub(crate) enum Epilogue {
     Store,
-    Add,
+    Accumulate,
 }
 
 /// How many tiles a member takes at once: about 16 KiB of weights, and several turns for every member.
@@ -23,7 +23,10 @@ pub(crate) fn tiles_per_chunk(threads: usize, matrix: &Matrix) -> usize {
 }
 
 /// `out[token] (+)= [matrices] × x[token]`, the matrices' rows side by side in `columns` columns.
-#[allow(clippy::too_many_arguments)]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "where to work, on what, and where to put it"
+)]
 pub(crate) fn product(
     level: Level,
     team: &mut Team,
@@ -32,7 +35,7 @@ pub(crate) fn product(
     x: Activations<'_>,
     out: &mut [f32],
     columns: usize,
-    into: Into,
+    epilogue: Epilogue,
 ) {
     let tokens = out.len() / columns;
     let mut first = 0;
@@ -73,9 +76,11 @@ pub(crate) fn product(
                 });
                 for (token, sums) in sums.iter().enumerate() {
                     let row = stripe.row(token);
-                    match into {
-                        Into::Store => row.copy_from_slice(&sums[..row.len()]),
-                        Into::Add => row.iter_mut().zip(sums).for_each(|(x, sum)| *x += sum),
+                    match epilogue {
+                        Epilogue::Store => row.copy_from_slice(&sums[..row.len()]),
+                        Epilogue::Accumulate => {
+                            row.iter_mut().zip(sums).for_each(|(x, sum)| *x += sum);
+                        }
                     }
                 }
             },

@@ -27,6 +27,9 @@ use super::simd::LANES;
 
 /// Turns of the spin loop before a member parks: some tens of microseconds, longer than the serial part between two regions of a step.
 const SPINS: u32 = 4_000;
+/// Turns before the caller, which waits for the last chunks, offers its core to the members that run them. More than [`SPINS`]: a member that was taken
+/// off its core is rare, and giving this one away costs a step more than waiting does.
+const CALLER_SPINS: u32 = 20_000;
 
 /// Bits of `Shared::state`: members inside the region, the region takes members, the team ends; above them the number of the region.
 const ACTIVE: u64 = 0xffff;
@@ -135,7 +138,7 @@ impl Team {
         let mut spins = 0u32;
         while shared.state.load(Ordering::Acquire) & ACTIVE != 0 {
             spins = spins.saturating_add(1);
-            if spins < 20_000 {
+            if spins < CALLER_SPINS {
                 std::hint::spin_loop();
             } else {
                 thread::yield_now();
@@ -196,7 +199,7 @@ impl Team {
     }
 
     /// Calls `job(row, part, other)` for the first `rows` rows of two matrices.
-    #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "two matrices with their strides")]
     pub(crate) fn rows_two<T: Send, U: Send>(
         &mut self,
         matrix: &mut [T],

@@ -46,16 +46,6 @@ impl Mapped {
         }
     }
 
-    /// Lets the system read `range` ahead. Only a hint.
-    pub fn will_need(&self, range: Range<usize>) {
-        if !range.is_empty() && range.end <= self.map.len() {
-            drop(
-                self.map
-                    .advise_range(memmap2::Advice::WillNeed, range.start, range.len()),
-            );
-        }
-    }
-
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -98,7 +88,6 @@ mod tests {
         fs::write(&path, &bytes).unwrap();
         let file = Mapped::open(&path).unwrap();
         for range in [0..100_000, 1..99_999, 5000..5001, 0..0, 4096..8192] {
-            file.will_need(range.clone());
             assert_eq!(file[range.clone()], bytes[range.clone()]);
             file.release(range.clone());
             assert_eq!(file[range.clone()], bytes[range]);

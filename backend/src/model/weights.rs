@@ -65,11 +65,6 @@ impl Tensor {
         self.file.release(self.range.clone());
     }
 
-    /// See [`Mapped::will_need`].
-    pub fn will_need(&self) {
-        self.file.will_need(self.range.clone());
-    }
-
     pub fn row(&self, row: usize) -> &[u8] {
         let bytes = self.format.row_bytes(self.cols);
         &self.bytes()[row * bytes..(row + 1) * bytes]

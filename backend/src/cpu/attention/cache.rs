@@ -4,7 +4,7 @@ use super::super::{
     activation::BLOCK_WORDS,
     blocks::Q8_0,
     kv::PageLayout,
-    matmul::{Step, block_product},
+    matmul::{Step, block_product, plain_product},
     simd::{LANES, Simd},
 };
 use crate::device::PAGE_TOKENS;
@@ -46,33 +46,7 @@ impl<P: Step> Cache for Plain<P> {
         layout: &PageLayout,
         queries: &[&[u32]; T],
     ) -> [S::F; T] {
-        let steps = layout.padded / P::COLUMNS;
-        let rows: [&[u32]; T] = std::array::from_fn(|t| &queries[t][..steps]);
-        let mut even = [simd.splat(0.0); T];
-        let mut odd = [simd.splat(0.0); T];
-        // Whole vectors: the number of steps is even.
-        for (k, keys) in keys[..steps * P::BYTES]
-            .chunks_exact(2 * P::BYTES)
-            .enumerate()
-        {
-            let (first, second) = keys.split_at(P::BYTES);
-            P::add(
-                simd,
-                first,
-                std::array::from_fn(|t| rows[t][2 * k]),
-                &mut even,
-            );
-            P::add(
-                simd,
-                second,
-                std::array::from_fn(|t| rows[t][2 * k + 1]),
-                &mut odd,
-            );
-        }
-        for t in 0..T {
-            even[t] = simd.add(even[t], odd[t]);
-        }
-        even
+        plain_product::<S, P, T>(simd, keys, layout.padded / P::COLUMNS, queries)
     }
 
     #[inline(always)]

@@ -23,7 +23,10 @@ impl<'a, T> Parts<'a, T> {
 
     /// # Safety
     /// No two parts that are alive at the same time overlap.
-    #[allow(clippy::mut_from_ref)]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the borrow is of the slice, and callers keep parts apart"
+    )]
     pub(super) unsafe fn range(&self, start: usize, len: usize) -> &mut [T] {
         assert!(start.checked_add(len).is_some_and(|end| end <= self.len));
         // SAFETY: inside the slice that is mutably borrowed for `'a`; the caller keeps parts apart.
