@@ -9,6 +9,7 @@ mod digest;
 mod error;
 mod hub;
 mod package;
+mod partial;
 mod reference;
 mod store;
 

