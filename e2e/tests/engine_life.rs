@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -11,10 +11,12 @@ use codex_bridge_e2e::{
     bridge::Bridge,
     client,
     engine::{self, Options, SMOLLM2},
+    script::PATIENCE,
 };
 use futures_util::StreamExt;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 /// A standing prompt of about 3 000 tokens, as Codex sends one before every conversation, and a short question.
 fn request(question: &str) -> Value {
@@ -32,14 +34,8 @@ fn request(question: &str) -> Value {
 async fn time_to_first_token(bridge: &Bridge, body: &Value) -> Result<Duration> {
     let began = Instant::now();
     let mut first = None;
-    let response = client::client()?
-        .post(format!("{}/responses", bridge.base_url()))
-        .header("content-type", "application/json")
-        .body(body.to_string())
-        .send()
-        .await?;
     let mut seen = String::new();
-    let mut chunks = response.bytes_stream();
+    let mut chunks = open(bridge, body).await?.bytes_stream();
     while let Some(chunk) = chunks.next().await {
         seen.push_str(&String::from_utf8_lossy(&chunk?));
         if first.is_none() && seen.contains("event: response.output_text.delta") {
@@ -67,36 +63,79 @@ async fn a_restart_finds_the_standing_prompt_on_disk() -> Result<()> {
     Ok(())
 }
 
+/// When the engine is killed.
+#[derive(Debug, Clone, Copy)]
+enum Kill {
+    /// While it writes the standing prompt to disk.
+    Writing,
+    /// After so many events of an answer.
+    Events(usize),
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_any_moment_it_starts_again_and_says_the_same() -> Result<()> {
+    let body = request("Say hello.");
+    let bridge = Options::smollm2().start().await?;
+    let expected = text(&bridge, &body).await?;
+    bridge.stop().await?;
+    assert!(!expected.is_empty());
+
     let store = tempfile::tempdir()?;
     let options = Options::smollm2().warm_start(store.path());
-    let body = request("Say hello.");
-    let mut answers = Vec::new();
-    for round in 0..4u32 {
+    let mut writes_cut = 0;
+    for kill in [
+        Kill::Writing,
+        Kill::Events(3),
+        Kill::Writing,
+        Kill::Events(1),
+        Kill::Events(8),
+    ] {
+        if matches!(kill, Kill::Writing) {
+            forget(store.path())?;
+        }
         let bridge = options.start().await?;
-        let events = client::events(&bridge.base_url(), &body).await?;
-        let response = client::lawful(&events)?;
-        answers.push(response["output"].as_array().map(|items| {
-            items
-                .iter()
-                .map(|item| item["content"][0]["text"].clone())
-                .collect::<Vec<_>>()
-        }));
-        // While it may be writing: the store is written after an answer, not in it.
-        let again = tokio::spawn({
-            let base_url = bridge.base_url();
-            let body = request(&format!("Question {round}"));
-            async move { client::events(&base_url, &body).await }
-        });
-        tokio::task::yield_now().await;
-        bridge.kill().await?;
-        drop(again.await);
+        match kill {
+            Kill::Writing => {
+                let answer = tokio::spawn({
+                    let base_url = bridge.base_url();
+                    let body = body.clone();
+                    async move { client::events(&base_url, &body).await }
+                });
+                let part = async {
+                    while files(store.path(), "part")?.is_empty() {
+                        tokio::task::yield_now().await;
+                    }
+                    anyhow::Ok(())
+                };
+                timeout(PATIENCE, part)
+                    .await
+                    .context("nothing is written")??;
+                bridge.kill().await?;
+                // The answer may have been whole or cut, and so the file: on a busy machine the kill can come late.
+                drop(answer.await);
+                let (cut, whole) = (files(store.path(), "part")?, files(store.path(), "kv")?);
+                assert_eq!(cut.len() + whole.len(), 1, "{cut:?} {whole:?}");
+                writes_cut += cut.len();
+            }
+            Kill::Events(count) => {
+                assert_eq!(text(&bridge, &body).await?, expected, "before {kill:?}");
+                let mut stream = open(&bridge, &request("And now in French.")).await?;
+                let mut seen = String::new();
+                while seen.matches("event: ").count() < count {
+                    let chunk = stream.chunk().await?.context("more events")?;
+                    seen.push_str(&String::from_utf8_lossy(&chunk));
+                }
+                bridge.kill().await?;
+            }
+        }
     }
-    assert!(answers[0].is_some());
-    assert!(
-        answers.iter().all(|answer| *answer == answers[0]),
-        "{answers:?}"
+    assert!(writes_cut > 0, "no kill came in time");
+    let bridge = options.start().await?;
+    assert_eq!(text(&bridge, &body).await?, expected, "after the last");
+    assert_eq!(
+        files(store.path(), "part")?.len(),
+        0,
+        "leftovers are removed"
     );
     Ok(())
 }
@@ -105,38 +144,75 @@ async fn killed_at_any_moment_it_starts_again_and_says_the_same() -> Result<()> 
 async fn a_damaged_store_is_thrown_away() -> Result<()> {
     let store = tempfile::tempdir()?;
     let options = Options::smollm2().warm_start(store.path());
+    let body = request("Say hello.");
     let bridge = options.start().await?;
-    client::events(&bridge.base_url(), &request("Say hello.")).await?;
+    let expected = text(&bridge, &body).await?;
     bridge.stop().await?;
-    let damaged = damage(store.path())?;
-    assert!(damaged > 0, "nothing was stored");
+    let mut damaged = Vec::new();
+    for path in files(store.path(), "kv")? {
+        let mut bytes = fs::read(&path)?;
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x55;
+        fs::write(&path, &bytes)?;
+        damaged.push((path, bytes));
+    }
+    assert_eq!(damaged.len(), 1, "the standing prompt was stored");
 
     let bridge = options.start().await?;
-    let events = client::events(&bridge.base_url(), &request("Say hello.")).await?;
+    let answered = text(&bridge, &body).await?;
+    bridge.stop().await?;
 
-    assert_ne!(client::lawful(&events)?["status"], "failed");
+    assert_eq!(answered, expected);
+    for (path, bytes) in damaged {
+        // Removed, or written anew.
+        assert!(
+            fs::read(&path).ok() != Some(bytes),
+            "{} is still damaged",
+            path.display()
+        );
+    }
     Ok(())
 }
 
-/// Turns a byte in the middle of every file; how many there were.
-fn damage(folder: &Path) -> Result<usize> {
-    let mut damaged = 0;
+/// Begins a streamed answer.
+async fn open(bridge: &Bridge, body: &Value) -> Result<reqwest::Response> {
+    let response = client::client()?
+        .post(format!("{}/responses", bridge.base_url()))
+        .header("content-type", "application/json")
+        .body(body.to_string())
+        .send()
+        .await?;
+    Ok(response.error_for_status()?)
+}
+
+/// The text of a whole answer.
+async fn text(bridge: &Bridge, body: &Value) -> Result<String> {
+    let events = client::events(&bridge.base_url(), body).await?;
+    let response = client::lawful(&events)?;
+    let text = response["output"][0]["content"][0]["text"].as_str();
+    Ok(text.with_context(|| response.to_string())?.to_owned())
+}
+
+/// The files of a folder with this extension. One that vanishes meanwhile is none.
+fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            damaged += damage(&path)?;
-            continue;
+            found.extend(files(&path, extension)?);
+        } else if path.extension().is_some_and(|it| it == extension) {
+            found.push(path);
         }
-        let mut bytes = fs::read(&path)?;
-        if bytes.len() < 1024 {
-            continue;
-        }
-        let middle = bytes.len() / 2;
-        bytes[middle] ^= 0x55;
-        fs::write(&path, bytes)?;
-        damaged += 1;
     }
-    Ok(damaged)
+    Ok(found)
+}
+
+/// Removes what is stored, so that it is written again.
+fn forget(folder: &Path) -> Result<()> {
+    for path in files(folder, "kv")? {
+        fs::remove_file(path)?;
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,13 +223,7 @@ async fn a_stop_signal_ends_open_streams_with_a_word() -> Result<()> {
         .await?;
     let mut body = request("Count to ten thousand, every single number.");
     body["max_output_tokens"] = json!(4000);
-    let response = client::client()?
-        .post(format!("{}/responses", bridge.base_url()))
-        .header("content-type", "application/json")
-        .body(body.to_string())
-        .send()
-        .await?;
-    let mut chunks = response.bytes_stream();
+    let mut chunks = open(&bridge, &body).await?.bytes_stream();
     let first = chunks.next().await.context("a first event")??;
 
     bridge.terminate();
@@ -173,6 +243,12 @@ async fn a_stop_signal_ends_open_streams_with_a_word() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_come_before_the_model_wait_for_it() -> Result<()> {
     let bridge = Options::smollm2().begin().await?;
+    let health = client::client()?
+        .get(format!("{}/health", bridge.origin()))
+        .send()
+        .await?;
+    let health: Value = serde_json::from_str(&health.text().await?)?;
+    assert_eq!(health["upstream"]["engine"]["state"], "loading", "{health}");
 
     let mut body = request("Say hello.");
     body["instructions"] = json!("Be brief.");
@@ -201,7 +277,7 @@ async fn a_model_that_is_cut_short_ends_the_start_within_seconds_and_one_line() 
     let stderr = String::from_utf8_lossy(&output.stderr);
     // The first line says where it listens.
     let lines: Vec<&str> = stderr.lines().skip(1).collect();
-    let last = lines.last().copied().unwrap_or_default();
-    assert!(last.contains("cut.gguf"), "{stderr}");
+    assert_eq!(lines.len(), 1, "{stderr}");
+    assert!(lines[0].contains("cut.gguf"), "{stderr}");
     Ok(())
 }
