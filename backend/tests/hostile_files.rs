@@ -20,6 +20,7 @@ mod llama;
 use std::path::Path;
 
 use codex_bridge_backend::{
+    cpu::Cpu,
     model::{self, Model, ModelError, weights::Format},
     testing::{
         TinyLlama,
@@ -73,7 +74,8 @@ fn open(path: &Path) -> Result<Model, ModelError> {
     use codex_bridge_backend::model::{inspect::Inspection, plan::PlanOptions};
     match model::open(path) {
         Ok(model) => {
-            let inspection = Inspection::new(&model, PlanOptions::default(), None);
+            let inspection =
+                Inspection::new(&model, Cpu::plan(&model, PlanOptions::default()), None);
             assert!(inspection.to_string().lines().count() < 100);
             for tensor in model.weights.tensors() {
                 assert_eq!(

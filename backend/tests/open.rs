@@ -5,6 +5,7 @@
 use std::{fs, time::Duration};
 
 use codex_bridge_backend::{
+    cpu::Cpu,
     model::{
         self, Model, TokenizerSource,
         config::{RopeLayout, RopeScaling},
@@ -389,7 +390,11 @@ fn smollm2_opens() {
     );
     assert!(config.tied_embeddings);
     assert_eq!(model.weights.embedding.format, Format::Q8_0);
-    let inspection = Inspection::new(&model, PlanOptions::default(), available());
+    let inspection = Inspection::new(
+        &model,
+        Cpu::plan(&model, PlanOptions::default()),
+        available(),
+    );
     println!("{inspection}");
     assert_eq!(inspection.plan.kv, 180 << 20);
 }
