@@ -289,8 +289,10 @@ impl Warm {
         Ok(true)
     }
 
-    /// Writes what is begun to its end: an orderly stop right after an answer keeps the prefix. Waits for the disk only.
+    /// Writes what is begun to its end: an orderly stop right after an answer keeps the prefix. Waits for the disk only; what is being read is given up.
     pub(super) fn finish_saving(&mut self, device: &mut dyn Device) -> Result<(), DeviceError> {
+        // The thread would wait for somebody to take those pages, and never come to the file.
+        self.loading = None;
         let (Some(mut saving), Some(disk)) = (self.saving.take(), &self.disk) else {
             return Ok(());
         };

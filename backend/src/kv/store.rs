@@ -7,7 +7,8 @@
 //!
 //! Invariants: a file has its name only once it is whole and on the disk (written under another name, synced, renamed), so a kill at any moment leaves the
 //! old files and at most a leftover that the next start removes; a page that is given out has the checksum it was written with; what cannot be read is
-//! removed. Numbers are little-endian; `build` changes with the program, `key` with model and page layout.
+//! removed. Only what the store itself made is ever removed or written to: its names, its magic, no links. Numbers are little-endian; `build` changes with
+//! the program, `key` with model and page layout.
 
 mod file;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use crate::device::PAGE_TOKENS;
 
 const EXTENSION: &str = "kv";
 const LEFTOVER: &str = "part";
+const LOCK: &str = "lock";
 /// A file is marked as used at most this often.
 const TOUCH: Duration = Duration::from_secs(60);
 
@@ -117,10 +119,10 @@ struct Entry {
 }
 
 impl Store {
-    /// Looks through the directory, which is made if need be, and removes what nobody can read.
+    /// Looks through the directory, which is made if need be, and removes what nobody can read. Files of others are left alone, whatever their names.
     pub(crate) fn open(dir: &Path, max_bytes: u64, key: Key) -> io::Result<Store> {
         fs::create_dir_all(dir)?;
-        let lock = File::create(dir.join("lock"))?;
+        let lock = file::open_lock(&dir.join(LOCK))?;
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::WouldBlock => io::Error::other("another process uses it"),
             fs::TryLockError::Error(error) => error,
@@ -138,11 +140,10 @@ impl Store {
         };
         for entry in fs::read_dir(dir)? {
             let path = entry?.path();
-            let extension = path.extension().and_then(|e| e.to_str());
-            match extension {
-                Some(LEFTOVER) => remove(&path),
+            match extension_of_ours(&path) {
+                // Nothing says more of a file that was only begun than its name.
+                Some(LEFTOVER) if is_plain(&path) => remove(&path),
                 Some(EXTENSION) => store.take_up(&path),
-                // Not ours.
                 _ => {}
             }
         }
@@ -163,7 +164,7 @@ impl Store {
     fn take_up(&mut self, path: &Path) {
         let header = file::Header::read(path);
         let entry = header.and_then(|header| {
-            let meta = fs::metadata(path)?;
+            let meta = fs::symlink_metadata(path)?;
             if header.build != self.key.build {
                 return Err(io::Error::other("written by another build"));
             }
@@ -177,9 +178,12 @@ impl Store {
             Ok(entry) => {
                 self.files.insert(path.to_path_buf(), entry);
             }
-            Err(error) => {
+            Err(error) if file::is_ours(path) => {
                 tracing::info!(path = %path.display(), %error, "removing a stored prefix");
                 remove(path);
+            }
+            Err(error) => {
+                tracing::info!(path = %path.display(), %error, "not a stored prefix: left alone");
             }
         }
     }
@@ -258,10 +262,8 @@ impl Store {
         }
         entry.used = now;
         // Only the order of removal hangs on it.
-        let _ = File::options()
-            .append(true)
-            .open(path)
-            .and_then(|file| file.set_modified(now));
+        let _ =
+            file::open(path, File::options().append(true)).and_then(|file| file.set_modified(now));
     }
 
     /// Removes the least recently used files until `bytes` more fit.
@@ -277,10 +279,26 @@ impl Store {
 
     fn forget(&mut self, path: &Path) {
         self.files.remove(path);
-        remove(path);
+        // Somebody may have put another file in its place.
+        if file::is_ours(path) {
+            remove(path);
+        }
         // Other files may have pages in common with it.
         self.rebuild_index();
     }
+}
+
+/// The extension, if the store gives such names to its files: sixteen hexadecimal digits and `kv` or `part`.
+fn extension_of_ours(path: &Path) -> Option<&'static str> {
+    let (stem, extension) = path.file_name()?.to_str()?.split_once('.')?;
+    let is_hash = stem.len() == 16 && stem.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let extension = [EXTENSION, LEFTOVER].into_iter().find(|e| *e == extension);
+    extension.filter(|_| is_hash)
+}
+
+/// A file and no link to one.
+fn is_plain(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
 }
 
 fn remove(path: &Path) {

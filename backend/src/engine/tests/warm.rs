@@ -6,7 +6,11 @@ use pretty_assertions::assert_eq;
 use tempfile::TempDir;
 
 use super::{batch::alone, cancel::block_on};
-use crate::engine::{Engine, EngineOptions, WarmStart, request::GenerateRequest, testing::*};
+use crate::engine::{
+    Engine, EngineOptions, WarmStart,
+    request::{Finish, GenerateRequest},
+    testing::*,
+};
 
 fn start(dir: &TempDir, fake: Fake) -> Engine {
     fake.start(EngineOptions {
@@ -75,6 +79,42 @@ fn a_stop_right_after_the_answer_keeps_the_prefix() {
     stop(engine);
     let engine = start(&dir, Fake::new(100));
     assert_eq!(read(engine.submit(ask(4)).unwrap()).usage.cached, 192);
+}
+
+/// The thread that reads is stuck with a page nobody takes, and the order to write waits behind it.
+#[test]
+fn a_stop_while_one_prefix_is_read_and_another_waits_to_be_written_ends_and_keeps_it() {
+    let dir = TempDir::new().unwrap();
+    let with_prefix = |seed, length, own| {
+        let mut request = request([prompt(seed, length), prompt(own, 25)].concat(), 10);
+        request.stable_prefix = length;
+        request
+    };
+    let engine = start(&dir, Fake::new(400));
+    read(engine.submit(with_prefix(5, 1600, 6)).unwrap());
+    stop(engine);
+    assert_eq!(files(&dir).len(), 1);
+
+    // The new prompt takes two steps; the stored prefix is asked for between them.
+    let (fake, gate) = Fake::new(400).gate();
+    let engine = start(&dir, fake);
+    let new = engine.submit(with_prefix(8, 100, 2)).unwrap();
+    assert_eq!(gate.arrive()[0].tokens.len(), 64);
+    let stored = engine.submit(with_prefix(5, 1600, 7)).unwrap();
+    gate.open();
+    assert_eq!(gate.pass()[0].tokens.len(), 61);
+    // The first token is drawn: the order to write six pages is given, a few of the hundred are read.
+    gate.arrive();
+    engine.shutdown();
+    gate.open();
+    for generation in [new, stored] {
+        assert_eq!(read(generation).reason, Finish::Stopped);
+    }
+    block_on(engine.stopped());
+    assert_eq!(files(&dir).len(), 2);
+    let engine = start(&dir, Fake::new(400));
+    let whole = read(engine.submit(with_prefix(8, 100, 3)).unwrap());
+    assert_eq!(whole.usage.cached, 96);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! One file of the store: its header, its pages, their checksums.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -11,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::Key;
 use crate::device::PAGE_TOKENS;
 
+/// The last byte is the version of the format.
 const MAGIC: &[u8; 8] = b"cbkv\0\0\0\x01";
 /// Magic, build, key, page bytes, tokens.
 const FIXED: usize = 8 + 8 + 8 + 4 + 4;
@@ -29,6 +31,35 @@ pub(super) fn size(key: &Key, tokens: usize) -> u64 {
 
 fn broken(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Opens a plain file. A link is not followed, and a pipe does not keep us waiting for its other end.
+pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = options
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(broken("not a plain file")),
+    }
+}
+
+/// Opens the file that is locked, and makes it where there is none. What is in it stays.
+pub(super) fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    open(path, &mut options).map_err(|error| {
+        let name = path.display();
+        io::Error::new(error.kind(), format!("{name} cannot be the lock: {error}"))
+    })
+}
+
+/// Did the store make this file, in whatever version and state?
+pub(super) fn is_ours(path: &Path) -> bool {
+    const FORMAT: usize = MAGIC.len() - 1;
+    let mut start = [0; FORMAT];
+    open(path, File::options().read(true))
+        .is_ok_and(|mut file| file.read_exact(&mut start).is_ok() && start == MAGIC[..FORMAT])
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -54,7 +85,7 @@ impl Header {
 
     /// Reads and checks the header, and that the file is as long as it says.
     pub(super) fn read(path: &Path) -> io::Result<Header> {
-        Header::read_from(&File::open(path)?)
+        Header::read_from(&open(path, File::options().read(true))?)
     }
 
     fn read_from(file: &File) -> io::Result<Header> {
@@ -130,7 +161,8 @@ impl Writer {
             page_bytes: key.page_bytes as u32,
             tokens: tokens.to_vec(),
         };
-        let out = BufWriter::with_capacity(1 << 20, File::create(&part)?);
+        // What is there already is not ours: a leftover went at the start.
+        let out = BufWriter::with_capacity(1 << 20, File::create_new(&part)?);
         let mut writer = Writer {
             part,
             path,
@@ -192,7 +224,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(super) fn open(path: &Path, key: Key, tokens: &[u32], first: usize) -> io::Result<Reader> {
-        let mut file = File::open(path)?;
+        let mut file = open(path, File::options().read(true))?;
         let header = Header::read_from(&file)?;
         if header.build != key.build
             || header.key != key.key
