@@ -37,6 +37,11 @@ pub enum PromptError {
     /// The model's chat template does not compile, or refused the conversation.
     #[error("chat template: {0}")]
     Template(String),
+    /// The conversation is so long that the template cannot be run to its end.
+    #[error(
+        "the conversation and its tools have about {bytes} bytes, too much to make a prompt of"
+    )]
+    TooLong { bytes: usize },
 }
 
 impl PromptError {
@@ -44,6 +49,7 @@ impl PromptError {
     pub fn param(&self) -> Option<&str> {
         match self {
             PromptError::Request(error) => Some(&error.param),
+            PromptError::TooLong { .. } => Some("input"),
             PromptError::Template(_) => None,
         }
     }

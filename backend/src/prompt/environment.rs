@@ -1,5 +1,6 @@
 //! Jinja as `transformers` sets it up for chat templates: `trim_blocks`, `lstrip_blocks`, loop controls, Python's methods, `tojson`, `raise_exception` and
-//! `strftime_now`. A template comes with a model file and is not trusted: it can use up its fuel and nothing else.
+//! `strftime_now`. A template comes with a model file and is not trusted: it is compiled if it is of a size that cannot overflow the stack, and can use up
+//! its fuel and nothing else.
 //!
 //! One gap is left, in minijinja 3.1: `list + list` is lazy and free up to 32 levels and then copied without being charged, so a template that doubles a
 //! list more than 32 times can still fill the memory.
@@ -22,6 +23,11 @@ const NAME: &str = "chat_template";
 /// Instructions and 64-byte units of text that any template gets; more with the conversation it is given, up to [`MOST_FUEL`].
 const FUEL: u64 = 500_000;
 const MOST_FUEL: u64 = 1_000_000;
+/// Bytes of a conversation that may itself be why the fuel does not last: tens of thousands of tokens.
+const LONG: usize = 256 << 10;
+/// Words and signs of a template, text included. The compiler recurses over chains like `a.b.c`, `1 + 1`, `not not x` and `elif`, each link of which has at
+/// least one of these; so many fit into a quarter of [`STACK`] even unoptimised. It also takes time with the square of a chain's length.
+const MOST_SYMBOLS: usize = 1 << 14;
 /// A list in a list in a list takes about five units a level to build and some 300 bytes of stack a level to drop. Only touched pages cost memory.
 const STACK: usize = 256 << 20;
 /// Bytes a prompt may have beyond a small multiple of what went in.
@@ -37,6 +43,16 @@ pub(super) struct Jinja {
 
 impl Jinja {
     pub(super) fn new(source: &str, date: Date) -> Result<Jinja, PromptError> {
+        let symbols = symbols(source);
+        if symbols > MOST_SYMBOLS {
+            return Err(PromptError::Template(format!(
+                "it has {symbols} words and signs; {MOST_SYMBOLS} are allowed"
+            )));
+        }
+        on_large_stack("made its compiler panic", || Jinja::compile(source, date))
+    }
+
+    fn compile(source: &str, date: Date) -> Result<Jinja, PromptError> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder()
             .trim_blocks(true)
@@ -84,24 +100,8 @@ impl Jinja {
     }
 
     /// Runs the template. `given` is the number of bytes in `context`.
-    ///
-    /// On a thread of its own, with a stack for whatever the fuel can nest, so that no template can bring the program down.
     pub(super) fn render(&self, context: Value, given: usize) -> Result<String, PromptError> {
-        let run = || self.run(context, given);
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new()
-                .name("chat-template".to_owned())
-                .stack_size(STACK)
-                .spawn_scoped(scope, run)
-                .map_err(|error| {
-                    PromptError::Template(format!("no thread could be started for it: {error}"))
-                })?;
-            thread.join().unwrap_or_else(|_| {
-                Err(PromptError::Template(
-                    "made its interpreter panic".to_owned(),
-                ))
-            })
-        })
+        on_large_stack("made its interpreter panic", || self.run(context, given))
     }
 
     fn run(&self, context: Value, given: usize) -> Result<String, PromptError> {
@@ -117,10 +117,44 @@ impl Jinja {
         };
         template
             .render_captured_to(context, &mut out)
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| match error.kind() {
+                // A shorter conversation will tell whether it is the template's fault.
+                ErrorKind::OutOfFuel if given >= LONG => PromptError::TooLong { bytes: given },
+                _ => failed(&error),
+            })?;
         String::from_utf8(out.bytes)
             .map_err(|_| PromptError::Template("wrote text that is not UTF-8".to_owned()))
     }
+}
+
+/// Runs `work` on a thread of its own, with a stack for whatever a template can nest, so that none can bring the program down.
+fn on_large_stack<T: Send>(
+    panicked: &str,
+    work: impl FnOnce() -> Result<T, PromptError> + Send,
+) -> Result<T, PromptError> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("chat-template".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, work)
+            .map_err(|error| {
+                PromptError::Template(format!("no thread could be started for it: {error}"))
+            })?;
+        let done = thread.join();
+        done.unwrap_or_else(|_| Err(PromptError::Template(panicked.to_owned())))
+    })
+}
+
+/// Runs of letters and digits, and everything between them but white space.
+fn symbols(source: &str) -> usize {
+    let mut in_word = false;
+    let begins = |character: char| {
+        let is_word = character.is_alphanumeric() || character == '_';
+        let goes_on = is_word && in_word;
+        in_word = is_word;
+        !goes_on && !character.is_whitespace()
+    };
+    source.chars().map(begins).filter(|begins| *begins).count()
 }
 
 /// `{% generation %}` marks what `transformers` trains on; for a prompt it is a block that is always there.

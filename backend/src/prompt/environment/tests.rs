@@ -112,8 +112,8 @@ fn bombs_end_with_an_error_soon() {
     assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
     let deep = format!(
         "{}x{}",
-        "{% if true %}".repeat(3000),
-        "{% endif %}".repeat(3000)
+        "{% if true %}".repeat(1000),
+        "{% endif %}".repeat(1000)
     );
     assert!(run(&deep).is_err());
     assert!(
@@ -124,6 +124,84 @@ fn bombs_end_with_an_error_soon() {
         ))
         .is_err()
     );
+}
+
+/// Chains that the compiler takes apart by recursion: `start`, `link` as often as asked, `end`.
+const CHAINS: [(&str, &str, &str); 11] = [
+    ("{{ x", ".a", " }}"),
+    ("{{ x", "[0]", " }}"),
+    ("{{ x", "()", " }}"),
+    ("{{ 1", "+1", " }}"),
+    ("{{ x", " or x", " }}"),
+    ("{{ 'a'", "|upper", " }}"),
+    ("{{ 1", " is number", " }}"),
+    ("{{ ", "not ", "x }}"),
+    ("{{ ", "-", "x }}"),
+    ("{{ 1", " if 1 else 1", " }}"),
+    ("{% if x %}", "{% elif 1 %}", "{% endif %}"),
+];
+
+fn chain((start, link, end): (&str, &str, &str), links: usize) -> String {
+    format!("{start}{}{end}", link.repeat(links))
+}
+
+#[test]
+fn a_template_that_would_overflow_its_compilers_stack_is_refused_in_a_sentence() {
+    for parts in CHAINS {
+        let source = chain(parts, 50_000);
+        let refused = Jinja::new(&source, DATE).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            format!(
+                "chat template: it has {} words and signs; 16384 are allowed",
+                symbols(&source)
+            )
+        );
+    }
+}
+
+#[test]
+fn the_longest_chains_that_are_allowed_compile_on_the_stack_there_is() {
+    // Those with a sign are like those with a word, and seconds of work.
+    for parts in CHAINS.into_iter().filter(|parts| parts.1 != "-") {
+        let around = symbols(&chain(parts, 0));
+        let each = symbols(&chain(parts, 1)) - around;
+        let source = chain(parts, (MOST_SYMBOLS - around) / each);
+        assert!(symbols(&source) > MOST_SYMBOLS - each, "{}", parts.1);
+        Jinja::new(&source, DATE).unwrap();
+    }
+    prints(&chain(("{{ 1", "+1", " }}"), 5000), "5001");
+    prints(&chain(("{{ ", "not ", "true }}"), 5000), "True");
+}
+
+#[test]
+fn words_and_signs_are_counted() {
+    for (source, count) in [
+        ("", 0),
+        (" \n", 0),
+        ("two words", 2),
+        ("a_b1 é", 2),
+        ("{{ x.y }}", 7),
+        ("--x", 3),
+        ("日本", 1),
+    ] {
+        assert_eq!(symbols(source), count, "{source:?}");
+    }
+}
+
+#[test]
+fn too_much_work_is_the_fault_of_a_long_conversation_and_else_of_the_template() {
+    let source = "{% for a in range(1000) %}{% for b in range(1000) %}x{% endfor %}{% endfor %}";
+    let run = |given| {
+        Jinja::new(source, DATE)
+            .unwrap()
+            .render(Value::from(()), given)
+    };
+    let work = "it does more work than a conversation of this size can need";
+    assert!(matches!(run(64), Err(PromptError::Template(problem)) if problem.starts_with(work)));
+    let refused = run(300_000).unwrap_err();
+    assert_eq!(refused, PromptError::TooLong { bytes: 300_000 });
+    assert_eq!(refused.param(), Some("input"));
 }
 
 #[test]
