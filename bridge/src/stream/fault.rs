@@ -65,6 +65,8 @@ fn told(error: &Object) -> ApiError {
         "authentication_error" | "permission_error" => ErrorKind::Authentication,
         "rate_limit_error" | "rate_limit_exceeded" => ErrorKind::RateLimit,
         "not_found" | "not_found_error" => ErrorKind::NotFound,
+        // In a failed response the code says it alone.
+        "" if str_or_empty(error, "code") == INVALID_PROMPT => ErrorKind::InvalidRequest,
         _ => ErrorKind::Server,
     };
     let code = match error.get("code") {
@@ -118,6 +120,19 @@ mod tests {
                 "too long (18383 prompt tokens, context window 8192)".into()
             )
         );
+    }
+
+    #[test]
+    fn a_failed_response_that_blames_the_prompt_is_a_request_error() {
+        for (code, kind) in [
+            ("invalid_prompt", ErrorKind::InvalidRequest),
+            ("server_error", ErrorKind::Server),
+        ] {
+            assert_eq!(
+                told(&json!({"code": code, "message": "grammar: too many items"})),
+                (kind, Some(code.into()), "grammar: too many items".into())
+            );
+        }
     }
 
     #[test]

@@ -14,6 +14,19 @@ use super::{
 };
 use crate::translate::restore;
 
+/// Fields whose values are upstream's where the request names none.
+const UPSTREAMS_OWN: [&str; 9] = [
+    "created_at",
+    "frequency_penalty",
+    "max_output_tokens",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "temperature",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+];
+
 impl Rewriter {
     /// A sign of life: `response.in_progress`, preceded by our own `response.created` if upstream sent none yet.
     pub fn heartbeat(&mut self) {
@@ -50,6 +63,8 @@ impl Rewriter {
             (false, EventKind::Created) => self.started = true,
             _ => self.ensure_started(),
         }
+        self.note(came);
+        self.alive = None;
         let mut wanted = came.clone();
         self.settle(&mut wanted);
         if wanted == *came {
@@ -99,12 +114,26 @@ impl Rewriter {
             .clone()
     }
 
-    /// The resource as it is known without upstream's.
+    /// Keeps what upstream says of its settings and of what was used, for a resource of our own later on.
+    pub(super) fn note(&mut self, response: &Object) {
+        for key in UPSTREAMS_OWN {
+            if let Some(value) = response.get(key).filter(|value| !value.is_null()) {
+                self.noted.insert(key.into(), value.clone());
+            }
+        }
+        if let Some(Value::Object(usage)) = response.get("usage") {
+            let usage = response::complete_usage(usage);
+            self.noted.insert("usage".into(), usage.into());
+        }
+    }
+
+    /// The resource as it is known without a whole one of upstream's.
     pub(super) fn skeleton(&mut self, status: &str) -> Object {
         let mut response = Object::new();
         response.insert("id".into(), self.id().into());
         response.insert("object".into(), "response".into());
         response.insert("status".into(), status.into());
+        response.extend(self.noted.clone());
         response::complete(
             &mut response,
             &self.translation.declared,

@@ -85,6 +85,8 @@ pub struct Rewriter {
     pub(super) response_id: Option<String>,
     /// `response.created` was sent.
     pub(super) started: bool,
+    /// What upstream said of the response, of the fields that ours would otherwise have a default for.
+    pub(super) noted: Object,
     /// The text of the last life sign.
     pub(super) alive: Option<String>,
     end: Option<End>,
@@ -108,6 +110,7 @@ impl Rewriter {
             patch_repairs: 0,
             response_id: None,
             started: false,
+            noted: Object::new(),
             alive: None,
             end: None,
         }

@@ -14,6 +14,7 @@ use super::{
     lifecycle::{Kept, Lifecycle, Stage, has_phase},
     peek::{Fields, Peek},
     rewriter::{Rewriter, parse, upstream_error},
+    unwrap,
 };
 
 impl Rewriter {
@@ -39,6 +40,7 @@ impl Rewriter {
             )));
         }
         if kind == EventKind::Failed {
+            self.note(&came);
             return Err(match came.get("error") {
                 Some(Value::Object(_) | Value::String(_)) => fault::reported(&came),
                 _ => upstream_error(
@@ -216,6 +218,9 @@ impl Rewriter {
         bare.insert("status".into(), status.into());
         self.end_item(at, None, event::item_done(0, bare));
         if cut {
+            let item = &mut self.items[at];
+            item.unfinished |=
+                item.is_call() && serde_json::from_str::<Object>(&item.arguments).is_err();
             self.mark_incomplete(at);
         }
         Ok(())
@@ -233,6 +238,13 @@ impl Rewriter {
         let cut_call = item.is_call();
         let Some(own) = &mut item.item else { return };
         own.insert("status".into(), "incomplete".into());
+        // Of JSON that does not end, the whole became the input: with its wrapper, which was not streamed.
+        if item.unfinished
+            && let Some(Value::String(input)) = own.get_mut("input")
+            && let Some(text) = unwrap::of_cut(input)
+        {
+            *input = text;
+        }
         item.end = (!cut_call).then(|| Kept::Changed(event::item_done(item.index, own.clone())));
         item.cut = cut_call;
     }

@@ -30,6 +30,15 @@ pub(super) struct Unwrap {
     /// A high surrogate that waits for its low half.
     high: Option<u32>,
     given: usize,
+    /// The string has begun.
+    opened: bool,
+}
+
+/// The text in arguments that were cut, as far as it came; `None` if they are no such object.
+pub(super) fn of_cut(arguments: &str) -> Option<String> {
+    let mut unwrap = Unwrap::new();
+    let text = unwrap.push(arguments);
+    (unwrap.opened || unwrap.place != Place::Over).then_some(text)
 }
 
 impl Unwrap {
@@ -38,6 +47,7 @@ impl Unwrap {
             place: Place::Before(OPENING),
             high: None,
             given: 0,
+            opened: false,
         }
     }
 
@@ -71,7 +81,8 @@ impl Unwrap {
                 }
                 match rest.split_first() {
                     Some((next, after)) if char::from(*next) == character => {
-                        self.place = if after.is_empty() {
+                        self.opened = after.is_empty();
+                        self.place = if self.opened {
                             Place::Inside
                         } else {
                             Place::Before(after)
@@ -183,6 +194,23 @@ mod tests {
             "*** Begin",
         ] {
             assert_eq!(all(text), "", "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_cut_gives_the_text_that_came() {
+        for (arguments, text) in [
+            ("", Some("")),
+            ("{\"inp", Some("")),
+            ("{\"input\": \"Hello", Some("Hello")),
+            ("{\"input\":\"a\\", Some("a")),
+            ("{\"input\":\"", Some("")),
+            ("{\"input\":\"\"", Some("")),
+            ("{\"input\":\"Hello\"", Some("Hello")),
+            ("{\"cmd\": \"ls", None),
+            ("*** Begin", None),
+        ] {
+            assert_eq!(of_cut(arguments).as_deref(), text, "{arguments}");
         }
     }
 

@@ -42,6 +42,70 @@ fn truncation_reported_as_success_becomes_incomplete_and_a_cut_call_is_never_end
 }
 
 #[test]
+fn a_cut_custom_call_has_the_input_that_was_streamed_without_its_wrapper() {
+    let mut cut = call("f", "note", "{\"input\": \"Hello");
+    cut["status"] = json!("incomplete");
+    // Listed at the end, or not.
+    for output in [json!([cut]), json!([])] {
+        let mut body = request();
+        body["tools"] = json!([{"type": "custom", "name": "note"}]);
+        let mut rewriter = rewriter(body, false);
+        feed(
+            &mut rewriter,
+            &[
+                created(),
+                call_added("f", "note"),
+                arguments("f", "{\"input\": \"Hel"),
+                arguments("f", "lo"),
+                json!({"type": "response.incomplete", "response": {"id": "resp_1", "object": "response",
+                    "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "output": output}}),
+            ],
+        );
+        let events = sent(&mut rewriter);
+        assert_eq!(
+            outline(&events),
+            [
+                "created",
+                "added(custom_tool_call)",
+                "custom_tool_call_input.delta",
+                "custom_tool_call_input.delta",
+                "incomplete",
+                "[DONE]"
+            ]
+        );
+        assert_eq!([&events[2]["delta"], &events[3]["delta"]], ["Hel", "lo"]);
+        assert_eq!(
+            events[4]["response"]["output"],
+            json!([{"id": "f", "type": "custom_tool_call", "call_id": "call_f", "name": "note",
+                "status": "incomplete", "input": "Hello"}])
+        );
+    }
+}
+
+#[test]
+fn a_failed_response_keeps_what_upstream_said_of_its_settings_and_its_usage() {
+    let begun = json!({"type": "response.created", "response": {"id": "resp_1", "object": "response",
+        "status": "in_progress", "created_at": 7, "temperature": 0.6, "top_p": 0.9, "truncation": "auto"}});
+    let usage = json!({"input_tokens": 5, "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
+        "output_tokens": 3, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 8});
+    let failed = json!({"type": "response.failed", "response": {"id": "resp_1", "object": "response",
+        "status": "failed", "error": {"code": "server_error", "message": "broken"}, "usage": usage}});
+    for (end, used) in [(Some(failed), usage), (None, Value::Null)] {
+        let mut rewriter = rewriter(request(), false);
+        feed(&mut rewriter, std::slice::from_ref(&begun));
+        feed(&mut rewriter, end.as_slice());
+        rewriter.finish();
+        let events = sent(&mut rewriter);
+        failed_with(&events);
+        let response = &events[1]["response"];
+        for key in ["created_at", "temperature", "top_p", "truncation"] {
+            assert_eq!(response[key], begun["response"][key], "{key}");
+        }
+        assert_eq!(response["usage"], used);
+    }
+}
+
+#[test]
 fn a_bare_error_line_becomes_the_failure_it_reports() {
     let mut rewriter = rewriter(request(), true);
     feed(
