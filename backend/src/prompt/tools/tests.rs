@@ -1,5 +1,8 @@
 use super::*;
-use crate::prompt::testing::request;
+use crate::prompt::{
+    Conversation, RenderOptions,
+    testing::{request, template},
+};
 
 #[test]
 fn functions_are_read_in_order_with_a_schema_always() {

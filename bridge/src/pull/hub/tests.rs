@@ -3,6 +3,7 @@
 use std::{
     io::{Read as _, Write as _},
     net::{Shutdown, TcpListener},
+    path::Path,
     sync::{Arc, Mutex, mpsc},
     thread,
 };
@@ -10,6 +11,7 @@ use std::{
 use pretty_assertions::assert_eq;
 
 use super::*;
+use crate::pull::digest::Hasher;
 use crate::{
     config::Environment,
     pull::{self, Reference},
