@@ -56,7 +56,7 @@ pub struct Relaxed {
     pub reason: String,
 }
 
-/// A request whose grammar cannot be built: a client's fault.
+/// A request whose grammar cannot be built: a client's fault, or too much else to do.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{param}: {problem}")]
 pub struct GrammarError {
@@ -64,6 +64,18 @@ pub struct GrammarError {
     pub param: String,
     /// What came and what is allowed; names the tool where there is one.
     pub problem: String,
+    /// The request is not at fault: seconds after which it may be taken.
+    pub retry_after: Option<u64>,
+}
+
+impl GrammarError {
+    fn busy(param: &str, problem: &str) -> Self {
+        GrammarError {
+            param: param.to_owned(),
+            problem: format!("{problem}; try again in {}s", limits::RETRY_AFTER),
+            retry_after: Some(limits::RETRY_AFTER),
+        }
+    }
 }
 
 impl From<FieldError> for GrammarError {
@@ -71,6 +83,7 @@ impl From<FieldError> for GrammarError {
         GrammarError {
             param: error.param,
             problem: error.problem,
+            retry_after: None,
         }
     }
 }

@@ -143,11 +143,26 @@ impl Desk {
         thinking: Option<bool>,
         may_truncate: bool,
     ) -> Result<Rendered, RespondError> {
-        let fits = |rendered: &Rendered| rendered.tokens.len() < self.context;
-        let whole = self.render(&asked.conversation, &asked.tools, thinking)?;
-        if fits(&whole) {
-            return Ok(whole);
-        }
+        // Too long to be rendered is too long for the window.
+        let fitted = |rendered: Result<Rendered, RespondError>| match rendered {
+            Ok(rendered) if rendered.tokens.len() < self.context => Ok(Ok(rendered)),
+            Ok(rendered) => {
+                let error = SubmitError::ContextExceeded {
+                    prompt: rendered.tokens.len(),
+                    context: self.context,
+                };
+                Ok(Err(error.into()))
+            }
+            Err(error) if error.error.code.as_deref() == Some(error::CONTEXT_LENGTH_EXCEEDED) => {
+                Ok(Err(error))
+            }
+            Err(error) => Err(error),
+        };
+        let too_long: RespondError =
+            match fitted(self.render(&asked.conversation, &asked.tools, thinking))? {
+                Ok(whole) => return Ok(whole),
+                Err(too_long) => too_long,
+            };
         let turns = &asked.conversation.turns;
         let first = turns
             .iter()
@@ -163,21 +178,15 @@ impl Desk {
         let mut best = None;
         while low < high {
             let middle = low + (high - low) / 2;
-            let rendered = shortened(starts[middle])?;
-            if fits(&rendered) {
-                best = Some(rendered);
-                high = middle;
-            } else {
-                low = middle + 1;
+            match fitted(shortened(starts[middle]))? {
+                Ok(rendered) => {
+                    best = Some(rendered);
+                    high = middle;
+                }
+                Err(_) => low = middle + 1,
             }
         }
-        best.ok_or_else(|| {
-            let error = SubmitError::ContextExceeded {
-                prompt: whole.tokens.len(),
-                context: self.context,
-            };
-            error.into()
-        })
+        best.ok_or(too_long)
     }
 }
 
@@ -197,15 +206,22 @@ fn sentence(relaxed: &Relaxed) -> String {
 
 impl From<PromptError> for RespondError {
     fn from(error: PromptError) -> RespondError {
-        RespondError::invalid(error.param(), error.to_string())
+        let mut refused = RespondError::invalid(error.param(), error.to_string());
+        if matches!(error, PromptError::TooLong { .. }) {
+            refused.error.code = Some(error::CONTEXT_LENGTH_EXCEEDED.to_owned());
+        }
+        refused
     }
 }
 
 impl From<GrammarError> for RespondError {
     fn from(error: GrammarError) -> RespondError {
-        RespondError {
-            refusal: Refusal::Invalid,
-            error: error.into(),
+        match error.retry_after {
+            Some(retry_after) => RespondError::busy(error.to_string(), retry_after),
+            None => RespondError {
+                refusal: Refusal::Invalid,
+                error: error.into(),
+            },
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use super::tools::Tool;
+use super::{limits, tools::Tool};
 
 /// Checks the arguments of one tool's calls. Compiles its schema when first asked.
 #[derive(Debug)]
@@ -50,7 +50,10 @@ impl Checker {
 }
 
 fn build(schema: &Value) -> Result<Validator, String> {
-    super::limits::measure(schema)?;
+    limits::measure(schema)?;
+    if super::schema::normalize(schema).depth > limits::MAX_CHECKED_DEPTH {
+        return Err("references lead too deep".to_owned());
+    }
     // A pattern from a client may be made to backtrack for ever.
     let patterns = PatternOptions::fancy_regex()
         .backtrack_limit(100_000)

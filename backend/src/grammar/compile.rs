@@ -12,7 +12,7 @@ use llguidance::{
     api::TopLevelGrammar,
     toktrie::{ApproximateTokEnv, InferenceCapabilities},
 };
-use protocol::FieldError;
+use protocol::{FieldError, Object};
 use serde_json::{Value, json};
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
     calls::{self, Body, Callable, Shape},
     custom::{self, Fault},
     lazy::WatchFor,
-    limits,
+    limits::{self, Unfinished},
     relax::{self, first_line},
     schema::{self, Loose, Normal},
     vocabulary::Vocabulary,
@@ -178,8 +178,11 @@ impl Compiler {
             true => "text.format.schema",
             false => "tools",
         };
-        let result = limits::within(limits::COMPILE_TIME, move || Ok(compiler.compile(&order)));
-        result.unwrap_or_else(|problem| Err(FieldError::new(param, problem).into()))
+        let result = limits::within(limits::COMPILE_TIME, move || compiler.compile(&order));
+        result.unwrap_or_else(|unfinished| match unfinished {
+            Unfinished::Failed(problem) => Err(FieldError::new(param, problem).into()),
+            Unfinished::Busy(problem) => Err(GrammarError::busy(param, &problem)),
+        })
     }
 
     fn compile(&self, order: &Order) -> Result<Compiled, GrammarError> {
@@ -414,7 +417,8 @@ fn arguments(schema: &Value) -> Normal {
         return normal;
     };
     match root.get("type") {
-        None if root.contains_key("$ref") => {}
+        // No more than that: what refers to itself cannot say more.
+        None if is_object(root) => {}
         Some(Value::String(only)) if only == "object" => {}
         Some(Value::String(_)) => {
             let loose = Loose {
@@ -430,6 +434,22 @@ fn arguments(schema: &Value) -> Normal {
         }
     }
     normal
+}
+
+/// Does a schema of ours say by its type, or by that of what it refers to, that it is of an object?
+fn is_object(root: &Object) -> bool {
+    let definitions = root.get("$defs").and_then(Value::as_object);
+    let (mut at, mut seen) = (root, 0);
+    while at.get("type").is_none() && seen <= definitions.map_or(0, Object::len) {
+        let reference = at.get("$ref").and_then(Value::as_str).unwrap_or_default();
+        let name = reference.strip_prefix("#/$defs/");
+        let target = name.and_then(|name| definitions?.get(name)?.as_object());
+        let Some(target) = target else {
+            return false;
+        };
+        (at, seen) = (target, seen + 1);
+    }
+    at.get("type").is_some_and(|only| only == "object")
 }
 
 fn fault(tool: &Tool, field: &str, problem: &str) -> GrammarError {

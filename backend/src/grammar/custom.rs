@@ -17,7 +17,10 @@ use write::Writer;
 
 use super::{
     escape,
-    limits::{MAX_EXPRESSION_PARTS, MAX_GRAMMAR_BYTES, MAX_RULE_PARTS},
+    limits::{
+        self, Level, MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_PARTS, MAX_GRAMMAR_BYTES, MAX_RULE_DEPTH,
+        MAX_RULE_PARTS,
+    },
     tools::Syntax,
 };
 
@@ -109,6 +112,10 @@ impl Grammar {
             Some(order) => self.check_size(order)?,
             None => self.check_rules()?,
         }
+        self.check_depth(match &order {
+            Some(_) => MAX_EXPRESSION_DEPTH,
+            None => MAX_RULE_DEPTH,
+        })?;
         let mut writer = Writer {
             grammar: self,
             productive: self.productive(),
@@ -175,6 +182,18 @@ impl Grammar {
         (order.len() == self.definitions.len()).then_some(order)
     }
 
+    /// Are groups, with the names in them written out, no deeper inside each other than the compiler can go? It recurses.
+    fn check_depth(&self, most: usize) -> Result<(), Fault> {
+        let levels: Vec<Level> = self.definitions.iter().map(level).collect();
+        let depth = limits::depth(&levels);
+        if depth > most {
+            return Err(Fault::Malformed(format!(
+                "is {depth} levels deep, written out, more than the {most} allowed"
+            )));
+        }
+        Ok(())
+    }
+
     /// Is it small enough for rules over single characters?
     fn check_rules(&self) -> Result<(), Fault> {
         let size: usize = self.definitions.iter().map(rule_size).sum();
@@ -200,6 +219,24 @@ impl Grammar {
         }
         Ok(())
     }
+}
+
+/// How deep a node is, and what it refers to where.
+fn level(node: &Node) -> Level {
+    let mut level = Level::default();
+    let mut open = vec![(node, 1)];
+    while let Some((node, depth)) = open.pop() {
+        level.depth = level.depth.max(depth);
+        match node {
+            Node::Leaf(_) => {}
+            Node::Name(name) => level.references.push((*name, depth)),
+            Node::Sequence(list) | Node::Choice(list) => {
+                open.extend(list.iter().map(|node| (node, depth + 1)));
+            }
+            Node::Repeat(node, ..) => open.push((node, depth + 1)),
+        }
+    }
+    level
 }
 
 /// Characters and references of a node as rules over single characters.

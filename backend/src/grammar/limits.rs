@@ -18,6 +18,14 @@ use serde_json::Value;
 pub(crate) const MAX_SCHEMA_BYTES: usize = 8 << 20;
 /// Arrays and objects inside each other, in a schema.
 pub(crate) const MAX_SCHEMA_DEPTH: usize = 200;
+/// Schemas inside each other, along references. The compiler's stack takes some 6 KiB for each.
+pub(crate) const MAX_REFERENCE_DEPTH: usize = 8_000;
+/// Schemas inside each other, along references, for the check of a finished call. It runs on threads with small stacks.
+pub(crate) const MAX_CHECKED_DEPTH: usize = 200;
+/// Optional properties of one object; the parser may have each of them before it at once.
+pub(crate) const MAX_OPTIONAL: usize = 400;
+/// Items that an array must have.
+pub(crate) const MAX_LEAST_ITEMS: u64 = 10_000;
 /// Values in one schema.
 pub(crate) const MAX_SCHEMA_VALUES: usize = 400_000;
 /// Bytes of a custom tool's grammar.
@@ -26,6 +34,10 @@ pub(crate) const MAX_GRAMMAR_BYTES: usize = 256 << 10;
 pub(crate) const MAX_GRAMMAR_DEPTH: usize = 64;
 /// Parts of a custom tool's grammar, with every name replaced by what it stands for.
 pub(crate) const MAX_EXPRESSION_PARTS: usize = 100_000;
+/// Groups inside each other, in a custom tool's grammar, with every name replaced by what it stands for.
+pub(crate) const MAX_EXPRESSION_DEPTH: usize = 2_000;
+/// The same where the grammar refers to itself, with every name replaced once.
+pub(crate) const MAX_RULE_DEPTH: usize = 10_000;
 /// Characters of a custom tool's grammar that refers to itself. Each is a symbol of a slower kind of parser.
 pub(crate) const MAX_RULE_PARTS: usize = 20_000;
 /// Characters that a regular expression needs at the least. No model's answer is that long, and the compiler may not live to see it.
@@ -43,7 +55,9 @@ pub(crate) const RELAX_TIME: Duration = Duration::from_millis(800);
 /// Compilations that ran out of time and have not come to an end yet. Each holds a thread until it does.
 const MAX_ABANDONED: usize = 4;
 /// The schema compiler recurses; reserved, not used up.
-const STACK_BYTES: usize = 64 << 20;
+const STACK_BYTES: usize = 256 << 20;
+/// Seconds after which one of [`MAX_ABANDONED`] may have come to its end.
+pub(crate) const RETRY_AFTER: u64 = 5;
 
 static ABANDONED: AtomicUsize = AtomicUsize::new(0);
 
@@ -57,32 +71,51 @@ pub(crate) fn parser_limits() -> ParserLimits {
     }
 }
 
+/// Why work within a limit came to nothing.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Unfinished {
+    /// Nobody's fault; the same may be done later.
+    Busy(String),
+    Failed(String),
+}
+
 /// Runs `work` on a thread of its own for at most `time`. A panic in it is an error.
 pub(crate) fn within<T: Send + 'static>(
     time: Duration,
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
-    if ABANDONED.load(Ordering::Relaxed) >= MAX_ABANDONED {
-        return Err("earlier grammars are still being compiled".to_owned());
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Unfinished> {
+    within_some(&ABANDONED, time, work)
+}
+
+/// [`within`], with a count of what was abandoned.
+fn within_some<T: Send + 'static>(
+    abandoned: &'static AtomicUsize,
+    time: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Unfinished> {
+    if abandoned.load(Ordering::Relaxed) >= MAX_ABANDONED {
+        let problem = "earlier grammars are still being compiled".to_owned();
+        return Err(Unfinished::Busy(problem));
     }
     // Without a buffer a result is either received or fails to be sent, so that no late one is counted as abandoned for ever.
     let (sender, receiver) = mpsc::sync_channel(0);
     let run = move || {
         let result = catch_unwind(AssertUnwindSafe(work));
-        let result = result.unwrap_or_else(|_| Err("the grammar compiler failed".to_owned()));
-        if sender.send(result).is_err() {
-            ABANDONED.fetch_sub(1, Ordering::Relaxed);
+        let failed = |_| Unfinished::Failed("the grammar compiler failed".to_owned());
+        if sender.send(result.map_err(failed)).is_err() {
+            abandoned.fetch_sub(1, Ordering::Relaxed);
         }
     };
     thread::Builder::new()
         .name("grammar".to_owned())
         .stack_size(STACK_BYTES)
         .spawn(run)
-        .map_err(|error| format!("no thread to compile the grammar: {error}"))?;
+        .map_err(|error| Unfinished::Busy(format!("no thread to compile the grammar: {error}")))?;
     receiver.recv_timeout(time).unwrap_or_else(|_| {
         // Counted before the receiver goes, so that the thread's failing send finds it counted.
-        ABANDONED.fetch_add(1, Ordering::Relaxed);
-        Err(format!("took more than {} s to compile", time.as_secs()))
+        abandoned.fetch_add(1, Ordering::Relaxed);
+        let problem = format!("took more than {} s to compile", time.as_secs());
+        Err(Unfinished::Failed(problem))
     })
 }
 
@@ -118,4 +151,98 @@ pub(crate) fn measure(value: &Value) -> Result<usize, String> {
         }
     }
     Ok(bytes)
+}
+
+/// One of several things that are inside each other and refer to each other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Level {
+    /// Without what it refers to.
+    pub(crate) depth: usize,
+    /// To which of them, and at which depth.
+    pub(crate) references: Vec<(usize, usize)>,
+}
+
+/// How deep something that follows all references, and follows each of them once, gets at the most. Walks without recursion.
+pub(crate) fn depth(levels: &[Level]) -> usize {
+    let mut users: Vec<Vec<(usize, usize)>> = vec![Vec::new(); levels.len()];
+    for (user, level) in levels.iter().enumerate() {
+        for &(target, depth) in &level.references {
+            users[target].push((user, depth));
+        }
+    }
+    let mut depths: Vec<usize> = levels.iter().map(|level| level.depth).collect();
+    let mut open: Vec<usize> = levels.iter().map(|level| level.references.len()).collect();
+    let mut done: Vec<usize> = (0..open.len()).filter(|at| open[*at] == 0).collect();
+    let mut next = 0;
+    while let Some(&target) = done.get(next) {
+        next += 1;
+        for &(user, depth) in &users[target] {
+            depths[user] = depths[user].max(depth.saturating_add(depths[target]));
+            open[user] -= 1;
+            if open[user] == 0 {
+                done.push(user);
+            }
+        }
+    }
+    let straight = done.iter().map(|at| depths[*at]).max().unwrap_or(0);
+    // The rest refer to themselves, or to such; a walk comes through each of them at most once, and then to one of the others.
+    let rest = (0..levels.len()).filter(|at| open[*at] > 0);
+    let through = rest.map(|at| {
+        let deepest = levels[at].references.iter().map(|(_, depth)| *depth).max();
+        levels[at].depth.max(deepest.unwrap_or(0))
+    });
+    through.fold(straight, usize::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier};
+
+    use super::*;
+
+    #[test]
+    fn what_runs_too_long_makes_later_work_wait_until_it_ends() {
+        static ABANDONED: AtomicUsize = AtomicUsize::new(0);
+        let end = Arc::new(Barrier::new(MAX_ABANDONED + 1));
+        for _ in 0..MAX_ABANDONED {
+            let end = Arc::clone(&end);
+            let work = move || {
+                end.wait();
+            };
+            let unfinished = within_some(&ABANDONED, Duration::ZERO, work);
+            assert!(matches!(unfinished, Err(Unfinished::Failed(_))));
+        }
+        let refused = within_some(&ABANDONED, COMPILE_TIME, || 7);
+        assert!(matches!(refused, Err(Unfinished::Busy(_))), "{refused:?}");
+        end.wait();
+        while ABANDONED.load(Ordering::Relaxed) > 0 {
+            thread::yield_now();
+        }
+        assert_eq!(within_some(&ABANDONED, COMPILE_TIME, || 7), Ok(7));
+    }
+
+    #[test]
+    fn the_depth_is_that_of_the_longest_way_and_of_a_circle_all_of_it() {
+        let level = |depth, references: &[(usize, usize)]| Level {
+            depth,
+            references: references.to_vec(),
+        };
+        assert_eq!(depth(&[]), 0);
+        let straight = [
+            level(3, &[(1, 2), (2, 1)]),
+            level(4, &[(2, 4)]),
+            level(5, &[]),
+        ];
+        assert_eq!(depth(&straight), 2 + 4 + 5);
+        let circle = [
+            level(3, &[(1, 2)]),
+            level(4, &[(0, 4), (2, 1)]),
+            level(5, &[]),
+        ];
+        assert_eq!(depth(&circle), 3 + 4 + 5);
+        let long: Vec<Level> = (0..100_000)
+            .map(|at| level(1, &[((at + 1) % 100_000, 1)]))
+            .collect();
+        assert_eq!(depth(&long), 100_000);
+    }
 }

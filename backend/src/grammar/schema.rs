@@ -6,9 +6,10 @@
 mod endless;
 mod exclusive;
 mod keywords;
+mod numbers;
 mod reference;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use exclusive::exclude_each_other;
 use keywords::{
@@ -18,7 +19,9 @@ use keywords::{
 use protocol::Object;
 pub(crate) use reference::escape_pointer;
 use reference::{local_pointer, resolve};
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
+
+use super::limits::{MAX_LEAST_ITEMS, MAX_OPTIONAL, MAX_REFERENCE_DEPTH};
 
 /// What the grammar does not hold the model to.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -34,6 +37,8 @@ pub(crate) struct Loose {
 pub(crate) struct Normal {
     /// Its own keywords, and `$defs` with a definition for each reference.
     pub(crate) schema: Value,
+    /// Schemas inside each other, along references.
+    pub(crate) depth: usize,
     pub(crate) loose: Vec<Loose>,
     /// Patterns that can be held, and that another reader might take for none.
     pub(crate) odd: Vec<Loose>,
@@ -68,6 +73,7 @@ pub(crate) fn normalize(schema: &Value) -> Normal {
         root: schema,
         definitions: HashMap::new(),
         pending: Vec::new(),
+        steps: numbers::Common::ONE,
         loose: Vec::new(),
         odd: Vec::new(),
         origins: Vec::new(),
@@ -88,16 +94,40 @@ pub(crate) fn normalize(schema: &Value) -> Normal {
             root.insert("$defs".to_owned(), definitions.into());
         }
     }
+    let mut weights = vec![0; normalizer.origins.len()];
+    for ((_, place), number) in &normalizer.definitions {
+        if *place == Place::Shared {
+            weights[*number] = MERGED_LEVELS;
+        }
+    }
+    let stack = reference::depth(&root, &weights);
     let mut normal = Normal {
+        depth: reference::depth(&root, &[]),
         schema: root,
         loose: normalizer.loose,
         odd: normalizer.odd,
         origins: normalizer.origins,
         renamed: normalizer.renamed,
     };
+    if stack > MAX_REFERENCE_DEPTH {
+        normal.schema = json!({"type": "object"});
+        normal.loose.push(Loose {
+            path: String::new(),
+            keyword: "$ref".to_owned(),
+            reason: format!(
+                "references lead deeper than the {MAX_REFERENCE_DEPTH} levels that can be held"
+            ),
+        });
+        return normal;
+    }
     endless::cut_endless(&mut normal);
     normal
 }
+
+const TOO_LARGE: &str = "the number is too large to be held exactly";
+
+/// What a reference costs where schemas are merged, in levels: the compiler may come to it from deep inside of another merger.
+const MERGED_LEVELS: usize = 64;
 
 /// Where a schema stands.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -113,6 +143,8 @@ struct Normalizer<'a> {
     /// Number of the definition for a pointer and a place.
     definitions: HashMap<(String, Place), usize>,
     pending: Vec<(usize, String, Place)>,
+    /// Of the values of `multipleOf` that are not alone.
+    steps: numbers::Common,
     loose: Vec<Loose>,
     odd: Vec<Loose>,
     origins: Vec<String>,
@@ -176,14 +208,21 @@ impl Normalizer<'_> {
                 self.reference(reference, schema, path, place, out);
             }
             ("const", value) => {
-                self.check_number(path, keyword, value);
-                out.insert("const".to_owned(), value.clone());
+                if numbers::are_exact(value) {
+                    out.insert("const".to_owned(), value.clone());
+                } else {
+                    self.drop(path, keyword, TOO_LARGE);
+                }
             }
             ("enum", Value::Array(values)) if !values.is_empty() => {
-                for value in values {
-                    self.check_number(path, keyword, value);
+                let exact = values.iter().filter(|value| numbers::are_exact(value));
+                let exact: Vec<Value> = exact.cloned().collect();
+                if exact.len() < values.len() {
+                    self.drop(path, keyword, TOO_LARGE);
                 }
-                out.insert("enum".to_owned(), value.clone());
+                if !exact.is_empty() {
+                    out.insert("enum".to_owned(), exact.into());
+                }
             }
             ("anyOf" | "oneOf", Value::Array(list)) if !list.is_empty() => {
                 let place = if says_more(schema) {
@@ -209,9 +248,18 @@ impl Normalizer<'_> {
                 let items = self.schema(value, &here, place);
                 out.insert("items".to_owned(), items);
             }
+            // It is about the properties that are not listed, and none are any more.
+            ("additionalProperties", _) if is_crowded(schema) => {}
             ("items" | "additionalProperties", Value::Object(_) | Value::Bool(_)) => {
                 let inner = self.schema(value, &here, place);
                 out.insert(keyword.to_owned(), inner);
+            }
+            ("properties", Value::Object(named)) if optional(schema, named) > MAX_OPTIONAL => {
+                let reason = format!(
+                    "{} properties that may be missing are more than the {MAX_OPTIONAL} that can be held",
+                    optional(schema, named)
+                );
+                self.drop(path, keyword, &reason);
             }
             ("properties" | "patternProperties", Value::Object(named)) => {
                 // A property may also be described by a pattern.
@@ -238,15 +286,30 @@ impl Normalizer<'_> {
                 | "maxProperties",
                 Value::Number(number),
             ) => match count(number) {
+                Some(count) if keyword == "minItems" && count > MAX_LEAST_ITEMS => {
+                    let reason = format!("more than the {MAX_LEAST_ITEMS} that can be counted");
+                    self.drop(path, keyword, &reason);
+                }
                 Some(count) => {
                     out.insert(keyword.to_owned(), count.into());
                 }
                 None => self.wrong(path, keyword, "a whole number that is not negative", value),
             },
             (
-                "minimum" | "maximum" | "multipleOf" | "exclusiveMinimum" | "exclusiveMaximum",
-                Value::Number(_),
-            )
+                "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum",
+                Value::Number(number),
+            ) if !numbers::can_bound(schema, keyword, number) => {
+                self.drop(path, keyword, TOO_LARGE);
+            }
+            ("multipleOf", Value::Number(step)) if step.as_f64().is_none_or(|step| step <= 0.0) => {
+                self.wrong(path, keyword, "a number above 0", value);
+            }
+            ("multipleOf", Value::Number(step)) => {
+                if self.multiple(step, schema, path, place) {
+                    out.insert(keyword.to_owned(), value.clone());
+                }
+            }
+            ("minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum", Value::Number(_))
             | ("exclusiveMinimum" | "exclusiveMaximum", Value::Bool(_))
             | ("pattern", Value::String(_)) => {
                 if let Some(escape) = value.as_str().and_then(odd_escape) {
@@ -261,6 +324,8 @@ impl Normalizer<'_> {
             ("format", Value::String(format)) if FORMATS.contains(&format.as_str()) => {
                 out.insert(keyword.to_owned(), value.clone());
             }
+            // Others are annotations.
+            ("format", Value::String(_)) => {}
             ("uniqueItems", Value::Bool(false))
             | ("unevaluatedProperties" | "unevaluatedItems", Value::Bool(true)) => {}
             ("if", _) if !schema.contains_key("then") && !schema.contains_key("else") => {}
@@ -357,18 +422,23 @@ impl Normalizer<'_> {
         }
     }
 
-    /// The compiler calculates with f64.
-    fn check_number(&mut self, path: &str, keyword: &str, value: &Value) {
-        let Value::Number(number) = value else {
-            return;
-        };
-        let exact = match (number.as_i64(), number.as_f64()) {
-            (Some(whole), _) => whole.unsigned_abs() <= 1 << 53,
-            (None, Some(float)) => float.abs() < 1e15,
-            (None, None) => false,
-        };
-        if !exact {
-            self.drop(path, keyword, "the number is too large to be held exactly");
+    /// Takes a step, unless others may meet it and their common multiple is too much for the compiler.
+    fn multiple(&mut self, step: &Number, schema: &Object, path: &str, place: Place) -> bool {
+        let is_alone =
+            place == Place::Value && !IN_PLACE.iter().any(|key| schema.contains_key(*key));
+        if is_alone {
+            return true;
+        }
+        match self.steps.with(step) {
+            Some(steps) => {
+                self.steps = steps;
+                true
+            }
+            None => {
+                let reason = "its common multiple with others is too large";
+                self.drop(path, "multipleOf", reason);
+                false
+            }
         }
     }
 
@@ -402,6 +472,21 @@ fn odd_escape(pattern: &str) -> Option<char> {
         }
     }
     None
+}
+
+/// Properties that need not be there.
+fn optional(schema: &Object, named: &Object) -> usize {
+    let required = schema.get("required").and_then(Value::as_array);
+    let required = required.into_iter().flatten().filter_map(Value::as_str);
+    let required: HashSet<&str> = required.collect();
+    let names = named.keys().map(String::as_str);
+    names.filter(|name| !required.contains(name)).count()
+}
+
+/// Has it more optional properties than can be held?
+fn is_crowded(schema: &Object) -> bool {
+    let named = schema.get("properties").and_then(Value::as_object);
+    named.is_some_and(|named| optional(schema, named) > MAX_OPTIONAL)
 }
 
 /// `3` and `3.0`.

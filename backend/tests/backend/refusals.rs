@@ -56,6 +56,31 @@ async fn truncation_leaves_out_the_oldest_turns() {
 }
 
 #[tokio::test]
+async fn a_conversation_longer_than_any_template_takes_is_beyond_the_window_too() {
+    let backend = scripted(&hello());
+    let message = |role: &str| json!({"role": role, "content": "a"});
+    let mut input: Vec<Value> = ["user", "assistant"]
+        .map(message)
+        .into_iter()
+        .cycle()
+        .take(100_000)
+        .collect();
+    input.push(message("user"));
+    let mut request = json!({"input": input, "temperature": 0});
+    let refused = refused(&backend, request.clone()).await;
+    assert_eq!(refused.refusal, Refusal::Invalid);
+    assert_eq!(
+        refused.error.code.as_deref(),
+        Some("context_length_exceeded"),
+        "{refused}"
+    );
+    assert_eq!(refused.error.param.as_deref(), Some("input"));
+    // What is left out of it need not be rendered.
+    request["truncation"] = "auto".into();
+    assert_eq!(response(&backend, request).await["status"], "completed");
+}
+
+#[tokio::test]
 async fn fields_at_fault_are_named() {
     let backend = scripted(&hello());
     let schema = json!({"type": "object", "properties": {}});

@@ -19,7 +19,8 @@ pub(super) fn cut_endless(normal: &mut Normal) {
         .collect();
     loop {
         let mut changed = false;
-        for (name, definition) in definitions {
+        // From the back: what is referred to mostly comes later.
+        for (name, definition) in definitions.iter().rev() {
             let name = format!("#/$defs/{name}");
             if !ends[&name] && can_end(definition, &ends) {
                 ends.insert(name, true);
