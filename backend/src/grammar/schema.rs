@@ -305,7 +305,8 @@ impl Normalizer<'_> {
                 self.wrong(path, keyword, "a number above 0", value);
             }
             ("multipleOf", Value::Number(step)) => {
-                if self.multiple(step, schema, path, place) {
+                let is_held = self.multiple(step, schema, path, place);
+                if is_held {
                     out.insert(keyword.to_owned(), value.clone());
                 }
             }
@@ -490,7 +491,7 @@ fn is_crowded(schema: &Object) -> bool {
 }
 
 /// `3` and `3.0`.
-fn count(number: &serde_json::Number) -> Option<u64> {
+fn count(number: &Number) -> Option<u64> {
     number.as_u64().or_else(|| {
         let float = number.as_f64()?;
         let whole = float.fract() == 0.0 && (0.0..1e15).contains(&float);

@@ -119,8 +119,8 @@ mod tests {
             (json!([1e300]), None),
         ] {
             let steps = steps.as_array().unwrap().iter();
-            let common = steps.map(|step| step.as_number().unwrap());
-            let common = common.fold(Some(Common::ONE), |common, step| common?.with(step));
+            let mut steps = steps.map(|step| step.as_number().unwrap());
+            let common = steps.try_fold(Common::ONE, |common, step| common.with(step));
             let common = common.map(|common| (common.units, common.digits));
             assert_eq!(common, expected);
         }

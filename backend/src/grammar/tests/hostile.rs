@@ -685,7 +685,7 @@ fn arguments_are_an_object_whatever_the_root_refers_to() {
             json!({"anyOf": [{"type": "string"}, object]}),
             &dropped[..0],
         ),
-        (object.clone(), &dropped[..0]),
+        (object, &dropped[..0]),
     ] {
         let list = root(target);
         let (relaxed, arguments) = held(&list);
