@@ -119,9 +119,9 @@ pub async fn run(config: Config) -> Result<(), StartError> {
         fault = run_engine(engine.as_ref()) => Some(fault),
     };
     notify::tell(manager.as_deref(), notify::STOPPING);
-    match &fault {
-        None => tracing::info!("stopping; open answers may still end"),
-        Some(fault) => tracing::error!("stopping: {fault}"),
+    // A fault is told where it is the reason for the end; the engine's own log has told of it.
+    if fault.is_none() {
+        tracing::info!("stopping; open answers may still end");
     }
     drop(stop);
     let in_order = async {
