@@ -2,7 +2,7 @@
 //! the metadata of a GGUF file.
 //!
 //! Invariant: [`Tokenizer::encode_text`] never yields a control token, whatever the text spells: the encoder below does not hold them. Only
-//! [`Tokenizer::split`] finds them, and it is given nothing but a chat template's output, in which `prompt::escape::Guard` has made the spellings in a
+//! `Tokenizer::split` finds them, and it is given nothing but a chat template's output, in which `prompt::escape::Guard` has made the spellings in a
 //! request's own text unrecognisable.
 
 mod detokenize;
