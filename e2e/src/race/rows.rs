@@ -193,8 +193,12 @@ pub const REMARKS: &[(&str, &str, usize)] = &[
     ),
     ("anonymous_cached", "of it without a file behind, MiB", 0),
     ("others_long", "cores that others took: long prompts", 2),
-    ("others_short", "prefill and decode of one stream", 2),
-    ("others_streams", "8 streams", 2),
-    ("others_memory", "memory", 2),
-    ("others_start", "starts", 2),
+    (
+        "others_short",
+        "cores that others took: prefill and decode of one stream",
+        2,
+    ),
+    ("others_streams", "cores that others took: 8 streams", 2),
+    ("others_memory", "cores that others took: memory", 2),
+    ("others_start", "cores that others took: starts", 2),
 ];
