@@ -74,10 +74,10 @@ async fn main() -> Result<()> {
         eprintln!("round {} of {}", round + 1, args.rounds);
         for session in sessions(&args) {
             run(&args, &programs, session, &mut results).await?;
-        }
-        if let Some(path) = &args.json {
-            let text = format!("{:#}\n", results.json());
-            fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
+            if let Some(path) = &args.json {
+                let text = format!("{:#}\n", results.json());
+                fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
+            }
         }
     }
     println!("{}", results.markdown());

@@ -14,15 +14,14 @@ pub(super) fn cold(seed: u64, tokens: usize, answer: u32) -> Value {
     request(&instructions, &json!([user(question)]), answer)
 }
 
-/// The next turn after `cold`, with `tokens` more tokens of the user's.
-pub(super) fn next(cold: &Value, seed: u64, tokens: usize, answer: u32) -> Value {
+/// The next turn after `cold`, with `tokens` more tokens of the user's: text, and then a question that has nothing to do
+/// with it, so that the answer does not repeat the prompt and no draft can be taken from there.
+pub(super) fn next(cold: &Value, topic: usize, tokens: usize, answer: u32) -> Value {
     let mut next = cold.clone();
     next["max_output_tokens"] = answer.into();
-    let order = "Go on with this text and write as much as you can:";
-    let text = format!(
-        "{order}\n\n{}",
-        prose::text(seed, tokens.saturating_sub(20))
-    );
+    let (question, around) = (essay(topic), 75);
+    let text = prose::text(1000 + topic as u64, tokens.saturating_sub(around));
+    let text = format!("{text}\n\nThat was all of it. Forget it now. {question}");
     if let Some(input) = next["input"].as_array_mut() {
         input.push(json!({"type": "message", "role": "assistant",
             "content": [{"type": "output_text", "text": "It is about work on software.", "annotations": []}]}));
@@ -45,14 +44,17 @@ const TOPICS: [&str; 8] = [
 
 /// A question of about 95 tokens with a long answer.
 pub(super) fn question(topic: usize, answer: u32) -> Value {
-    let topic = TOPICS[topic % TOPICS.len()];
-    let question = format!(
-        "Write a long and detailed essay about {topic}. Take your time, begin with the early days, describe the people and \
-         their tools, give examples, and explain the reasons behind each step in full sentences."
-    );
     let instructions =
         "You are a patient writer. You answer in long paragraphs of plain English, without lists.";
-    request(instructions, &json!([user(&question)]), answer)
+    request(instructions, &json!([user(&essay(topic))]), answer)
+}
+
+fn essay(topic: usize) -> String {
+    let topic = TOPICS[topic % TOPICS.len()];
+    format!(
+        "Write a long and detailed essay about {topic}. Take your time, begin with the early days, describe the people and \
+         their tools, give examples, and explain the reasons behind each step in full sentences."
+    )
 }
 
 fn request(instructions: &str, input: &Value, answer: u32) -> Value {
