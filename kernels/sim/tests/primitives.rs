@@ -64,7 +64,7 @@ fn shuffles_sums_and_votes_of_two_warps() {
             let out = output[warp * 32 + i];
             assert_eq!(out[0], lanes[i ^ 5][0]);
             assert_eq!(out[1], lanes[(lane[1] as i32 % 32) as usize & 31][0]);
-            let votes = (0..32).filter(|k| lanes[*k][0] % 3 == 0);
+            let votes = (0..32).filter(|k| lanes[*k][0].is_multiple_of(3));
             assert_eq!(out[2], votes.fold(0, |bits, k| bits | 1 << k));
             assert_eq!(out[3], sums[i].to_bits());
             assert_eq!(out[4], lanes.iter().map(|l| l[3]).sum::<u32>());
