@@ -9,12 +9,12 @@ mod keywords;
 mod numbers;
 mod reference;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use exclusive::exclude_each_other;
 use keywords::{
-    ARRAYS, FORMATS, IN_PLACE, NUMBERS, OBJECTS, STRINGS, UNKNOWN, bound_multiples, close,
-    infer_type, is_closable, only_part, says_more, types,
+    ARRAYS, FORMATS, IN_PLACE, NUMBERS, OBJECTS, STRINGS, UNKNOWN, bound_multiples, close, count,
+    infer_type, is_closable, is_crowded, odd_escape, only_part, optional, says_more, types,
 };
 use protocol::Object;
 pub(crate) use reference::escape_pointer;
@@ -254,10 +254,10 @@ impl Normalizer<'_> {
                 let inner = self.schema(value, &here, place);
                 out.insert(keyword.to_owned(), inner);
             }
-            ("properties", Value::Object(named)) if optional(schema, named) > MAX_OPTIONAL => {
+            ("properties", Value::Object(named)) if is_crowded(schema) => {
+                let count = optional(schema, named);
                 let reason = format!(
-                    "{} properties that may be missing are more than the {MAX_OPTIONAL} that can be held",
-                    optional(schema, named)
+                    "{count} properties that may be missing are more than the {MAX_OPTIONAL} that can be held"
                 );
                 self.drop(path, keyword, &reason);
             }
@@ -459,43 +459,4 @@ impl Normalizer<'_> {
             reason: reason.to_owned(),
         });
     }
-}
-
-/// An escape that ECMA-262 (with the flag `u`, as JSON Schema wants it) does not have.
-fn odd_escape(pattern: &str) -> Option<char> {
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        if c == '\\' {
-            let escaped = chars.next()?;
-            if !escaped.is_ascii_alphanumeric() && !"^$\\.*+?()[]{}|/-".contains(escaped) {
-                return Some(escaped);
-            }
-        }
-    }
-    None
-}
-
-/// Properties that need not be there.
-fn optional(schema: &Object, named: &Object) -> usize {
-    let required = schema.get("required").and_then(Value::as_array);
-    let required = required.into_iter().flatten().filter_map(Value::as_str);
-    let required: HashSet<&str> = required.collect();
-    let names = named.keys().map(String::as_str);
-    names.filter(|name| !required.contains(name)).count()
-}
-
-/// Has it more optional properties than can be held?
-fn is_crowded(schema: &Object) -> bool {
-    let named = schema.get("properties").and_then(Value::as_object);
-    named.is_some_and(|named| optional(schema, named) > MAX_OPTIONAL)
-}
-
-/// `3` and `3.0`.
-fn count(number: &Number) -> Option<u64> {
-    number.as_u64().or_else(|| {
-        let float = number.as_f64()?;
-        let whole = float.fract() == 0.0 && (0.0..1e15).contains(&float);
-        // Whole and within range, so that nothing is lost.
-        whole.then_some(float as u64)
-    })
 }

@@ -11,5 +11,6 @@ mod hostile;
 mod lazy;
 mod measure;
 mod numbers;
+mod relaxed;
 mod schemas;
 mod support;

@@ -1,9 +1,11 @@
 //! The keywords of JSON Schema by what they are about, and what a schema says by those it has.
 
-use protocol::Object;
-use serde_json::{Value, json};
+use std::collections::HashSet;
 
-use super::Place;
+use protocol::Object;
+use serde_json::{Number, Value, json};
+
+use super::{super::limits::MAX_OPTIONAL, Place};
 
 /// Keywords that say something and that the compiler lacks.
 pub(super) const UNKNOWN: [&str; 16] = [
@@ -197,4 +199,43 @@ pub(super) fn names(types: &Value, name: &str) -> bool {
         Value::Array(list) => list.iter().any(|one| one == name),
         _ => false,
     }
+}
+
+/// An escape that ECMA-262 (with the flag `u`, as JSON Schema wants it) does not have.
+pub(super) fn odd_escape(pattern: &str) -> Option<char> {
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        if c == '\\' {
+            let escaped = chars.next()?;
+            if !escaped.is_ascii_alphanumeric() && !"^$\\.*+?()[]{}|/-".contains(escaped) {
+                return Some(escaped);
+            }
+        }
+    }
+    None
+}
+
+/// Properties that need not be there.
+pub(super) fn optional(schema: &Object, named: &Object) -> usize {
+    let required = schema.get("required").and_then(Value::as_array);
+    let required = required.into_iter().flatten().filter_map(Value::as_str);
+    let required: HashSet<&str> = required.collect();
+    let names = named.keys().map(String::as_str);
+    names.filter(|name| !required.contains(name)).count()
+}
+
+/// Has it more optional properties than can be held?
+pub(super) fn is_crowded(schema: &Object) -> bool {
+    let named = schema.get("properties").and_then(Value::as_object);
+    named.is_some_and(|named| optional(schema, named) > MAX_OPTIONAL)
+}
+
+/// `3` and `3.0`.
+pub(super) fn count(number: &Number) -> Option<u64> {
+    number.as_u64().or_else(|| {
+        let float = number.as_f64()?;
+        let whole = float.fract() == 0.0 && (0.0..1e15).contains(&float);
+        // Whole and within range, so that nothing is lost.
+        whole.then_some(float as u64)
+    })
 }
