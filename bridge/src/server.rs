@@ -119,7 +119,7 @@ pub async fn run(config: Config) -> Result<(), StartError> {
         fault = run_engine(engine.as_ref()) => Some(fault),
     };
     notify::tell(manager.as_deref(), notify::STOPPING);
-    // A fault is told where it is the reason for the end; the engine's own log has told of it.
+    // A fault is this function's error, and so the program's last words.
     if fault.is_none() {
         tracing::info!("stopping; open answers may still end");
     }

@@ -7,11 +7,12 @@
 //! Invariants: a connection carries one request at a time; an answer that is dropped before its end closes its
 //! connection, which is how a generation is cancelled; a request is sent again only when none of it was written.
 
+mod idle;
+
 use std::{
-    collections::HashMap,
     future::poll_fn,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker, ready},
     time::Duration,
 };
@@ -33,18 +34,11 @@ use hyper_util::{
     rt::TokioIo,
     service::TowerToHyperService,
 };
-use tokio::{
-    net::TcpStream,
-    runtime::{self, Handle},
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::{net::TcpStream, time::timeout};
 use url::Url;
 
-use super::{
-    Answer,
-    client::{self, POOL_IDLE},
-    probe::root_cause,
-};
+use self::idle::Idle;
+use super::{Answer, client, probe::root_cause};
 
 /// What reqwest sets: a server that vanished is noticed though it is silent, as in a long prefill.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -263,84 +257,6 @@ impl Stream for Streamed {
                 }
             }
         }
-    }
-}
-
-/// Connections that wait for the next request, the one used last at the end. Each waits for a request of the runtime it
-/// was made in: from another thread every event would wake two.
-#[derive(Default)]
-struct Idle(Mutex<HashMap<runtime::Id, Vec<(Instant, Link)>>>);
-
-impl Idle {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<runtime::Id, Vec<(Instant, Link)>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self) -> Option<Link> {
-        let mut waiting = self.waiting();
-        let links = waiting.get_mut(&Handle::current().id())?;
-        while let Some((_, mut link)) = links.pop() {
-            if link.is_free() {
-                return Some(link);
-            }
-        }
-        None
-    }
-
-    fn put(self: &Arc<Self>, mut link: Link) {
-        if !link.is_free() {
-            return;
-        }
-        let runtime = Handle::current().id();
-        let mut waiting = self.waiting();
-        let links = waiting.entry(runtime).or_insert_with(|| {
-            let idle = Arc::clone(self);
-            tokio::spawn(Sweep { idle, runtime }.run());
-            Vec::new()
-        });
-        links.push((Instant::now(), link));
-    }
-
-    /// Closes what has waited for too long in `runtime`; tells when to look again, if anything is left.
-    fn close_old(&self, runtime: runtime::Id) -> Option<Instant> {
-        let mut waiting = self.waiting();
-        let links = waiting.get_mut(&runtime)?;
-        let now = Instant::now();
-        let old = links.partition_point(|(since, _)| *since + POOL_IDLE <= now);
-        links.drain(..old);
-        links.first().map(|(since, _)| *since + POOL_IDLE)
-    }
-}
-
-/// Closes the idle connections of one runtime in time, and all of them when that runtime ends.
-struct Sweep {
-    idle: Arc<Idle>,
-    runtime: runtime::Id,
-}
-
-impl Sweep {
-    async fn run(self) {
-        while let Some(next) = self.idle.close_old(self.runtime) {
-            sleep_until(next).await;
-        }
-    }
-}
-
-impl Drop for Sweep {
-    fn drop(&mut self) {
-        self.idle.waiting().remove(&self.runtime);
-    }
-}
-
-impl std::fmt::Debug for Idle {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Idle")
-            .field(
-                "links",
-                &self.waiting().values().map(Vec::len).sum::<usize>(),
-            )
-            .finish()
     }
 }
 
