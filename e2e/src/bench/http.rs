@@ -24,6 +24,16 @@ pub fn health(address: SocketAddr) -> Vec<u8> {
     format!("GET /health HTTP/1.1\r\nhost: {address}\r\n\r\n").into_bytes()
 }
 
+/// Asks once.
+pub async fn is_healthy(address: SocketAddr) -> bool {
+    let asked = async {
+        let mut connection = Connection::open(address, 4096).await?;
+        connection.send(&health(address)).await?;
+        connection.finish(|_| {}).await
+    };
+    asked.await.is_ok()
+}
+
 /// What is left of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {

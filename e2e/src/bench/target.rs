@@ -12,10 +12,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::{process::Command, time};
 
-use super::{
-    http::{self, Connection},
-    process,
-};
+use super::{http, process};
 use crate::{
     bridge,
     child::Child,
@@ -165,14 +162,7 @@ impl Target {
 
 /// Until it answers; asks several times a millisecond.
 async fn healthy(address: SocketAddr) {
-    let request = http::health(address);
-    loop {
-        if let Ok(mut connection) = Connection::open(address, 4096).await
-            && connection.send(&request).await.is_ok()
-            && connection.finish(|_| {}).await.is_ok()
-        {
-            return;
-        }
+    while !http::is_healthy(address).await {
         // A timer of the runtime would be late by a millisecond.
         std::thread::sleep(Duration::from_micros(300));
     }

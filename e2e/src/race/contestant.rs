@@ -233,14 +233,7 @@ impl Server {
 
 /// Asks every millisecond: more often would take the processor from the one that starts.
 async fn healthy(address: SocketAddr) {
-    let request = http::health(address);
-    loop {
-        if let Ok(mut connection) = Connection::open(address, 4096).await
-            && connection.send(&request).await.is_ok()
-            && connection.finish(|_| {}).await.is_ok()
-        {
-            return;
-        }
+    while !http::is_healthy(address).await {
         time::sleep(Duration::from_millis(1)).await;
     }
 }
