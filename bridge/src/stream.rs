@@ -3,8 +3,8 @@
 //! `guard` makes whole frames of bytes, `incoming` reads one frame, `rewriter` decides what becomes of it: `items` routes
 //! it to its item's `lifecycle`, `form` restores the item, `order` says when it may open and end, `parts` sends what is
 //! inside it, `resource` is the response's own object, `terminal` ends it, `fault` reads an upstream's own error, `out`
-//! numbers and prints. `pull` drives them from a socket. `peek` and `unwrap` read and change single fields without
-//! building the event.
+//! numbers and prints. `pull` drives them from a socket. `peek` reads and changes single fields without building the
+//! event.
 
 pub(crate) mod fault;
 mod form;
@@ -21,7 +21,6 @@ mod pull;
 mod resource;
 pub mod rewriter;
 mod terminal;
-mod unwrap;
 
 pub use out::Sent;
 pub(crate) use pull::release_body;

@@ -7,9 +7,8 @@ use super::{
     items::{prefix, text},
     lifecycle::{Kept, Lifecycle, Part, has_phase},
     rewriter::Rewriter,
-    unwrap::Unwrap,
 };
-use crate::translate::restore;
+use crate::translate::restore::{self, Unwrap};
 
 impl Rewriter {
     /// The client's form of an announcement.

@@ -3,8 +3,8 @@
 use protocol::{EventKind, ItemKind, Object, Phase, event, object::str_or_empty};
 use serde_json::{Value, json};
 
-use super::unwrap::Unwrap;
 use crate::translate::Tool;
+use crate::translate::restore::Unwrap;
 
 /// How far an item has come on the client's side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

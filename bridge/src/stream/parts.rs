@@ -8,8 +8,8 @@ use super::{
     lifecycle::{Lifecycle, Part, PartKind, is_refusal, part_text},
     out::Out,
     peek::{Fields, Peek},
-    unwrap::Unwrap,
 };
+use crate::translate::restore::Unwrap;
 
 /// Sends one content event of an open item, and before it what must have come before it.
 ///

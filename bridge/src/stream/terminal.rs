@@ -14,8 +14,8 @@ use super::{
     lifecycle::{Kept, Lifecycle, Stage, has_phase},
     peek::{Fields, Peek},
     rewriter::{Rewriter, parse, upstream_error},
-    unwrap,
 };
+use crate::translate::restore;
 
 impl Rewriter {
     pub(super) fn terminal(
@@ -239,11 +239,8 @@ impl Rewriter {
         let Some(own) = &mut item.item else { return };
         own.insert("status".into(), "incomplete".into());
         // Of JSON that does not end, the whole became the input: with its wrapper, which was not streamed.
-        if item.unfinished
-            && let Some(Value::String(input)) = own.get_mut("input")
-            && let Some(text) = unwrap::of_cut(input)
-        {
-            *input = text;
+        if item.unfinished {
+            restore::cut(own);
         }
         item.end = (!cut_call).then(|| Kept::Changed(event::item_done(item.index, own.clone())));
         item.cut = cut_call;

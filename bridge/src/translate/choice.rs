@@ -70,7 +70,7 @@ pub(super) fn choose(
 ) -> Result<Choice, Error> {
     const PATH: &str = "tool_choice";
     match choice {
-        None => Ok(Choice::Absent),
+        None | Some(Value::Null) => Ok(Choice::Absent),
         Some(Value::String(mode)) if mode == "required" && catalog.tools().is_empty() => {
             Err(FieldError::new(PATH, "is \"required\", but no tool is left to call").into())
         }

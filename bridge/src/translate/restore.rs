@@ -5,6 +5,7 @@
 //! the terminal event's output, and of non-streaming answers alike, so that all of them agree.
 
 mod patch;
+mod unwrap;
 
 use protocol::{ItemKind, Object, ToolKind, object::str_or_empty, response::complete_usage};
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use super::{Tool, Translation};
 
 pub use patch::repaired as repaired_patch;
+pub(crate) use unwrap::Unwrap;
 
 /// Restores one output item in place; true when a patch's markers were repaired. What is no call, or calls a tool
 /// nobody declared, stays as it is.
@@ -47,12 +49,29 @@ pub fn custom_input(arguments: &str) -> String {
     }
 }
 
+/// A restored item whose arguments were cut: their whole text became the input of a custom tool's call, with the opening of
+/// its wrapper. Takes that away.
+pub fn cut(item: &mut Object) {
+    if let Some(Value::String(input)) = item.get_mut("input")
+        && let Some(text) = unwrap::of_cut(input)
+    {
+        *input = text;
+    }
+}
+
 /// Restores a non-streaming answer in place; how many patches were repaired.
 pub fn response(response: &mut Object, translation: &Translation) -> usize {
     let mut repaired = 0;
+    let is_cut = is_incomplete(response);
     if let Some(output) = response.get_mut("output").and_then(Value::as_array_mut) {
         for output_item in output.iter_mut().filter_map(Value::as_object_mut) {
+            let arguments = str_or_empty(output_item, "arguments");
+            let is_cut = (is_cut || is_incomplete(output_item))
+                && serde_json::from_str::<Object>(arguments).is_err();
             repaired += usize::from(item(output_item, translation));
+            if is_cut {
+                cut(output_item);
+            }
         }
     }
     echo(response, translation);
@@ -93,6 +112,10 @@ pub fn summarise_all(response: &mut Object) {
     if !response.get("output_text").is_some_and(Value::is_string) {
         response.insert("output_text".into(), text.into());
     }
+}
+
+fn is_incomplete(item: &Object) -> bool {
+    str_or_empty(item, "status") == "incomplete"
 }
 
 fn function_call(item: &mut Object, tool: &Tool) {

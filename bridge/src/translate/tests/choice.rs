@@ -17,7 +17,11 @@ fn chosen(choice: Value, upstream: &Capabilities) -> (Value, Vec<String>) {
         "a choice never narrows the catalog"
     );
     (
-        normalized.body["tool_choice"].clone(),
+        normalized
+            .body
+            .get("tool_choice")
+            .cloned()
+            .unwrap_or_default(),
         sent.iter()
             .map(|tool| tool["name"].as_str().unwrap().to_owned())
             .collect(),
@@ -41,6 +45,16 @@ fn modes_pass() {
                 (mode.into(), ALL.map(String::from).to_vec())
             );
         }
+    }
+}
+
+#[test]
+fn null_is_no_choice() {
+    for upstream in [LLAMA, NATIVE] {
+        assert_eq!(
+            chosen(Value::Null, &upstream),
+            (Value::Null, ALL.map(String::from).to_vec())
+        );
     }
 }
 

@@ -110,6 +110,28 @@ fn patch_markers_are_repaired_only_on_request() {
 }
 
 #[test]
+fn the_input_of_a_cut_call_is_what_there_was_of_it() {
+    let cut = |arguments: &str, of_item: &str, of_response: &str| {
+        let mut sent = object(call("a", "apply_patch", arguments));
+        sent.insert("status".into(), of_item.into());
+        let mut response = object(json!({"status": of_response, "output": [sent]}));
+        restore::response(&mut response, &translation(&Policy::default()));
+        response["output"][0]["input"].clone()
+    };
+    let half = "{\"input\":\"*** Begin Patch\\n*** Add";
+    let text = "*** Begin Patch\n*** Add";
+    assert_eq!(cut(half, "incomplete", "incomplete"), text);
+    assert_eq!(cut(half, "completed", "incomplete"), text);
+    assert_eq!(cut(half, "incomplete", "completed"), text);
+    assert_eq!(cut("{\"inp", "incomplete", "incomplete"), "");
+    // Text of its own, whole arguments, and an answer that nobody cut.
+    assert_eq!(cut("*** Begin", "incomplete", "incomplete"), "*** Begin");
+    let nested = json!({"input": half}).to_string();
+    assert_eq!(cut(&nested, "incomplete", "incomplete"), half);
+    assert_eq!(cut(half, "completed", "completed"), half);
+}
+
+#[test]
 fn an_answer_is_restored_as_a_whole() {
     let translation = translation(&Policy::default());
     let mut response = object(json!({

@@ -1,6 +1,6 @@
 //! The text of a custom tool, taken out of `{"input": "…"}` while that JSON is still being written.
 //!
-//! Invariant: what was given out is a prefix of what `restore::custom_input` says of the finished arguments, provided
+//! Invariant: what was given out is a prefix of what [`super::custom_input`] says of the finished arguments, provided
 //! they turn out to be an object whose first member is a string called `input`. As soon as they cannot, nothing more
 //! is given out and the caller sends the raw text whole at the end.
 
@@ -25,7 +25,7 @@ const OPENING: &[u8] = b"{\"input\":\"";
 
 /// The incremental reader of one call's arguments.
 #[derive(Debug)]
-pub(super) struct Unwrap {
+pub(crate) struct Unwrap {
     place: Place,
     /// A high surrogate that waits for its low half.
     high: Option<u32>,
@@ -42,7 +42,7 @@ pub(super) fn of_cut(arguments: &str) -> Option<String> {
 }
 
 impl Unwrap {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             place: Place::Before(OPENING),
             high: None,
@@ -52,12 +52,12 @@ impl Unwrap {
     }
 
     /// Bytes of text given out so far.
-    pub(super) fn given(&self) -> usize {
+    pub(crate) fn given(&self) -> usize {
         self.given
     }
 
     /// Reads on; returns the text that is now certain.
-    pub(super) fn push(&mut self, arguments: &str) -> String {
+    pub(crate) fn push(&mut self, arguments: &str) -> String {
         let mut text = String::new();
         for character in arguments.chars() {
             self.step(character, &mut text);
