@@ -17,6 +17,7 @@ mod escape;
 mod families;
 mod habits;
 mod messages;
+mod probation;
 mod python;
 mod template;
 #[cfg(test)]
@@ -25,6 +26,7 @@ mod tools;
 
 pub use conversation::{Call, Conversation, Turn};
 pub use date::Date;
+pub(crate) use probation::on_probation;
 pub use template::{RenderOptions, Rendered, Template, TemplateOptions};
 pub use tools::{Tool, Tools, ToolsMode};
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use codex_bridge_backend::testing::TinyLlama;
 use codex_bridge_e2e::{
     bridge::Bridge,
     client,
@@ -272,10 +273,33 @@ async fn a_model_that_is_cut_short_ends_the_start_within_seconds_and_one_line() 
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("cut.gguf");
     fs::write(&path, &whole[..whole.len() / 3])?;
+    let line = refused(&path).await?;
+    assert!(line.contains("cut.gguf"), "{line}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_that_would_fill_the_memory_ends_the_start_within_seconds_and_one_line()
+-> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("bomb.gguf");
+    let bomb = "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}";
+    let model = TinyLlama {
+        chat_template: Some(bomb.to_owned()),
+        ..TinyLlama::default()
+    };
+    model.write_gguf(&path)?;
+    let line = refused(&path).await?;
+    assert!(line.contains("chat template: does more work"), "{line}");
+    Ok(())
+}
+
+/// The one line with which the start ends, within the 5 s that it may take.
+async fn refused(model: &Path) -> Result<String> {
     let mut command = engine::command()?;
     command
         .args(["--listen", "127.0.0.1:0", "--model"])
-        .arg(&path);
+        .arg(model);
 
     let began = Instant::now();
     let output = command.output().await?;
@@ -286,6 +310,5 @@ async fn a_model_that_is_cut_short_ends_the_start_within_seconds_and_one_line() 
     // The first line says where it listens.
     let lines: Vec<&str> = stderr.lines().skip(1).collect();
     assert_eq!(lines.len(), 1, "{stderr}");
-    assert!(lines[0].contains("cut.gguf"), "{stderr}");
-    Ok(())
+    Ok(lines[0].to_owned())
 }

@@ -19,7 +19,7 @@ use crate::{
         self, Model, TokenizerSource,
         plan::{self, MemoryPlan},
     },
-    prompt::{Template, TemplateOptions},
+    prompt::{Template, TemplateOptions, on_probation},
     respond::counters::Counters,
     tokenizer::Tokenizer,
 };
@@ -61,8 +61,11 @@ pub(super) fn load(options: &BackendOptions) -> Result<Inner, LoadError> {
         parameters: model.parameters,
         ..TemplateOptions::default()
     };
-    let template = Template::new(model.chat_template.as_deref(), &tokenizer, template)
-        .map_err(|error| LoadError::Template(error.to_string()))?;
+    let template = {
+        let (source, tokenizer) = (model.chat_template.clone(), tokenizer.clone());
+        on_probation(move || Template::new(source.as_deref(), &tokenizer, template))
+            .map_err(|error| LoadError::Template(error.to_string()))?
+    };
     let grammars = Grammars::new(vocabulary(&tokenizer))
         .map_err(|error| LoadError::Grammar(error.to_string()))?;
     let pool = Pool::new(WORKERS, options.max_queue + options.max_batch).map_err(|error| {

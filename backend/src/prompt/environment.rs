@@ -2,8 +2,8 @@
 //! `strftime_now`. A template comes with a model file and is not trusted: it is compiled if it is of a size that cannot overflow the stack, and can use up
 //! its fuel and nothing else.
 //!
-//! One gap is left, in minijinja 3.1: `list + list` is lazy and free up to 32 levels and then copied without being charged, so a template that doubles a
-//! list more than 32 times can still fill the memory.
+//! One gap is left, in minijinja 3.1: `list + list` is lazy and free up to 32 levels and then copied without being charged. `super::probation` looks after
+//! templates that double a list more often.
 
 use std::{borrow::Cow, io};
 
