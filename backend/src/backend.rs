@@ -61,6 +61,8 @@ struct Inner {
     pool: Arc<Pool>,
     counters: Arc<Counters>,
     info: ModelInfo,
+    /// [`BackendOptions::end_loops`]
+    end_loops: bool,
     /// [`Backend::shutdown`] was called.
     stopped: AtomicBool,
 }
@@ -84,6 +86,7 @@ impl Backend {
     pub async fn respond(&self, request: Object) -> Result<Responding, RespondError> {
         let inner = &*self.inner;
         let (desk, engine) = (Arc::clone(&inner.desk), inner.engine.clone());
+        let end_loops = inner.end_loops;
         let seed = RandomState::new().build_hasher().finish();
         let accepted = inner.pool.run(move || {
             let prepared = desk.prepare(&request, seed)?;
@@ -94,6 +97,7 @@ impl Backend {
                 settings: prepared.settings,
                 parser: prepared.parser,
                 only_answers: prepared.only_answers,
+                end_loops,
                 prompt_tokens,
                 relaxed: prepared.relaxed,
                 ids: Ids::random(),
@@ -144,6 +148,7 @@ impl Backend {
             generated_tokens: engine.generated_tokens,
             drafted_tokens: engine.accepted_tokens + engine.forced_tokens,
             responses_completed: counters.completed.load(Ordering::Relaxed),
+            responses_looped: counters.looped.load(Ordering::Relaxed),
             responses_incomplete: counters.incomplete.load(Ordering::Relaxed),
             responses_failed: counters.failed.load(Ordering::Relaxed),
             responses_cancelled: counters.cancelled.load(Ordering::Relaxed),
@@ -276,6 +281,8 @@ pub struct BackendStatus {
     /// Of `generated_tokens`, drafted or forced by a grammar.
     pub drafted_tokens: u64,
     pub responses_completed: u64,
+    /// Of `responses_completed`, those that were ended because their text only repeated itself.
+    pub responses_looped: u64,
     pub responses_incomplete: u64,
     pub responses_failed: u64,
     pub responses_cancelled: u64,

@@ -67,6 +67,8 @@ pub(crate) struct Script {
     pub(crate) parser: ParserOptions,
     /// Text can only be the answer: no call may come, or the answer's form was asked for.
     pub(crate) only_answers: bool,
+    /// Text that only repeats itself is ended, where nothing else says when it ends.
+    pub(crate) end_loops: bool,
     pub(crate) prompt_tokens: usize,
     pub(crate) check: Option<Check>,
     pub(crate) relaxed: Vec<String>,
@@ -84,7 +86,7 @@ pub struct Responding {
     segments: Vec<Segment>,
     stops: Stops,
     logprobs: Option<Logprobs>,
-    /// Ends text that is in a loop. `None` where a limit of the client or the form it asked for says when text ends.
+    /// Ends text that is in a loop. `None` where that is off, or where a limit of the client or the form it asked for says when text ends.
     repetition: Option<Repetition>,
     /// The first call is the last.
     single: bool,
@@ -113,6 +115,7 @@ impl Responding {
         let base = resource::resource(request, &settings, &id, model, now);
         let phase = script.only_answers.then_some(Phase::FinalAnswer);
         let is_unlimited = settings.max_output_tokens.is_none() && !script.parser.json_answer;
+        let ends_loops = script.end_loops && is_unlimited;
         Responding {
             outputs: Some(outputs),
             tokenizer: tokenizer.clone(),
@@ -121,7 +124,7 @@ impl Responding {
             segments: Vec::new(),
             stops: Stops::new(settings.stops),
             logprobs: settings.logprobs.map(Logprobs::new),
-            repetition: is_unlimited.then(Repetition::new),
+            repetition: ends_loops.then(Repetition::new),
             single: !settings.parallel,
             emitter: Emitter::new(script.ids, base, phase),
             counts: Counts {
@@ -249,6 +252,7 @@ impl Responding {
         if self.emitter.is_in_call() {
             repetition.clear();
         } else if repetition.push(token) && self.outputs.is_some() {
+            count(&self.counters.looped);
             let tokens = self.counts.generated;
             tracing::warn!(
                 response = self.id,

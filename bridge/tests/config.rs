@@ -393,12 +393,14 @@ fn the_bundled_engine_with_all_defaults_is_what_runs_when_nothing_is_said() {
             engine.threads,
             engine.kv_cache,
             engine.tools,
+            engine.end_loops,
             engine.wait_for_ready
         ),
         (
             None,
             KvCache::Auto,
             ToolsMode::Auto,
+            true,
             Some(Duration::from_secs(600))
         )
     );

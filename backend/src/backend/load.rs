@@ -99,6 +99,7 @@ pub(super) fn load(options: &BackendOptions) -> Result<Inner, LoadError> {
         pool: Arc::new(pool),
         counters: Arc::new(Counters::default()),
         info,
+        end_loops: options.end_loops,
         stopped: AtomicBool::new(false),
     })
 }

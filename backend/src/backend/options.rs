@@ -22,6 +22,8 @@ pub struct BackendOptions {
     /// `None`: nothing is kept over a restart.
     pub warm_start: Option<WarmStart>,
     pub tools: ToolsMode,
+    /// Text without a client's limit that only repeats itself is ended, as if the model had.
+    pub end_loops: bool,
 }
 
 impl BackendOptions {
@@ -37,6 +39,7 @@ impl BackendOptions {
             kv_cache: KvCache::Auto,
             warm_start: None,
             tools: ToolsMode::Auto,
+            end_loops: true,
         }
     }
 }

@@ -117,7 +117,11 @@ impl TextFormat {
     /// An unknown type, or a schema that is not an object.
     pub fn from_request(request: &Object) -> Result<Self, GrammarError> {
         const PATH: &str = "text.format";
-        let format = match request.get("text").and_then(|text| text.get("format")) {
+        let text = match request.get("text") {
+            None | Some(Value::Null) => return Ok(TextFormat::Text),
+            Some(text) => as_object(text, "text")?,
+        };
+        let format = match text.get("format") {
             None | Some(Value::Null) => return Ok(TextFormat::Text),
             Some(format) => as_object(format, PATH)?,
         };

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) completed: AtomicU64,
+    /// Of `completed`, those that were ended because their text only repeated itself.
+    pub(crate) looped: AtomicU64,
     pub(crate) incomplete: AtomicU64,
     pub(crate) failed: AtomicU64,
     /// Dropped before their end.

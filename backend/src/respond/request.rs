@@ -84,6 +84,11 @@ fn refuse(request: &Object) -> Result<(), FieldError> {
             return Err(FieldError::new(key, problem));
         }
     }
+    if let Some(other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_))) =
+        request.get("metadata")
+    {
+        return Err(FieldError::unexpected("metadata", "an object", other));
+    }
     match request.get("model") {
         None | Some(Value::Null | Value::String(_)) => Ok(()),
         Some(other) => Err(FieldError::unexpected("model", "a string", other)),
@@ -365,6 +370,11 @@ mod tests {
                 "previous_response_id",
                 json!("resp_1"),
                 "previous_response_id: is not known to this engine; send the whole conversation as input",
+            ),
+            (
+                "metadata",
+                json!(5),
+                "metadata: must be an object, but the number 5 came",
             ),
             (
                 "model",

@@ -23,6 +23,8 @@ pub struct BundledUpstream {
     pub threads: Option<usize>,
     pub kv_cache: KvCache,
     pub tools: ToolsMode,
+    /// Text without a client's limit that only repeats itself is ended.
+    pub end_loops: bool,
     /// Where the cache of standing prompts is kept over a restart; `None`: nowhere.
     pub warm_start: Option<WarmStart>,
     /// How long a request waits for a model that is being fetched or loaded; `None` fails at once.

@@ -158,6 +158,7 @@ fn bundled(engine: file::Bundled, environment: &Environment) -> Result<BundledUp
             .transpose()?,
         kv_cache: engine.kv_cache,
         tools: engine.tools,
+        end_loops: engine.end_loops,
         // Without a home there is no place for it, and nothing that would need it.
         warm_start: folder
             .filter(|_| engine.warm_start)

@@ -101,6 +101,7 @@ pub(super) struct Bundled {
     pub(super) threads: Option<NonZeroUsize>,
     pub(super) kv_cache: KvCache,
     pub(super) tools: ToolsMode,
+    pub(super) end_loops: bool,
     pub(super) warm_start: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) warm_start_dir: Option<Text>,

@@ -78,6 +78,7 @@ pub(super) const KEYS: &[Key] = &[
     key("upstream.bundled.threads", Kind::Whole, None, "a whole number from 1 to 1024 is allowed"),
     key("upstream.bundled.kvCache", Kind::Text, Some(r#""auto""#), "\"auto\", \"f32\", \"f16\", \"bf16\" or \"q8\" is allowed"),
     key("upstream.bundled.tools", Kind::Text, Some(r#""auto""#), "\"auto\", \"full\", \"compact\" or \"off\" is allowed"),
+    key("upstream.bundled.endLoops", Kind::Switch, Some("true"), "true or false is allowed"),
     key("upstream.bundled.warmStart", Kind::Switch, Some("true"), "true or false is allowed"),
     key("upstream.bundled.warmStartDir", Kind::Text, None, TEXT),
     key("upstream.bundled.warmStartBytes", Kind::Whole, Some("4294967296"), BYTES),
@@ -267,7 +268,7 @@ mod tests {
             defaults(false).get("upstream"),
             Some(&json!({"bundled": {
                 "model": "smollm2-135m", "device": "auto", "max_batch": 8, "max_queue": 64, "kv_cache": "auto",
-                "tools": "auto", "warm_start": true, "warm_start_bytes": 4_294_967_296_u64, "wait_for_ready": "10m",
+                "tools": "auto", "end_loops": true, "warm_start": true, "warm_start_bytes": 4_294_967_296_u64, "wait_for_ready": "10m",
             }}))
         );
     }

@@ -86,6 +86,11 @@ fn encode(status: &BackendStatus, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
             status.responses_completed,
         ),
         (
+            "engine_responses_looped",
+            "Of the completed responses, those ended because they only repeated themselves",
+            status.responses_looped,
+        ),
+        (
             "engine_responses_incomplete",
             "Responses cut by a limit",
             status.responses_incomplete,

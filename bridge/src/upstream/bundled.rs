@@ -374,6 +374,7 @@ fn options(settings: &BundledUpstream, model: std::path::PathBuf) -> BackendOpti
             config::ToolsMode::Compact => ToolsMode::Compact,
             config::ToolsMode::Off => ToolsMode::Off,
         },
+        end_loops: settings.end_loops,
         warm_start: settings.warm_start.as_ref().map(|warm| WarmStart {
             dir: warm.folder.clone(),
             max_bytes: warm.max_bytes,

@@ -23,6 +23,7 @@ pub(crate) fn loading(wait_for_ready: Option<Duration>) -> Config {
         threads: None,
         kv_cache: KvCache::Auto,
         tools: ToolsMode::Auto,
+        end_loops: true,
         warm_start: None,
         wait_for_ready,
         places: Places::default(),

@@ -88,6 +88,21 @@ fn a_schema_nested_ten_thousand_levels_is_refused_by_name() {
 }
 
 #[test]
+fn a_format_of_the_wrong_type_is_refused_by_name() {
+    for (text, message) in [
+        (json!(5), "text: must be an object, but the number 5 came"),
+        (
+            json!({"format": "json"}),
+            "text.format: must be an object, but the string \"json\" came",
+        ),
+    ] {
+        let request = json!({"text": text});
+        let error = TextFormat::from_request(request.as_object().unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+}
+
+#[test]
 fn schemas_made_to_hurt_get_an_answer_soon() {
     let object =
         |schema: Value| json!({"type": "object", "properties": {"a": schema}, "required": ["a"]});

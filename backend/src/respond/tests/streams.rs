@@ -436,11 +436,12 @@ async fn text_in_a_loop_is_ended_as_if_the_model_had() {
     // Nobody computes what is not wanted.
     assert!(dropped.load(Ordering::Acquire));
     assert_eq!(counters.completed.load(Ordering::Relaxed), 1);
+    assert_eq!(counters.looped.load(Ordering::Relaxed), 1);
     case().events().await;
 }
 
 #[tokio::test]
-async fn a_loop_goes_on_where_the_client_has_a_limit_and_inside_a_call() {
+async fn a_loop_goes_on_where_the_client_has_a_limit_inside_a_call_and_where_that_is_off() {
     let says = "na ".repeat(400);
     let limited = Case::new(json!({"model": "m", "max_output_tokens": 1200}), SmolLm2);
     let events = limited.says(&says).ends(Finish::Length).events().await;
@@ -459,4 +460,11 @@ async fn a_loop_goes_on_where_the_client_has_a_limit_and_inside_a_call() {
     )
     .unwrap();
     assert_eq!(given.to_string(), arguments);
+
+    let mut case = Case::answered(&says, SmolLm2);
+    case.end_loops = false;
+    let (responding, counters, _) = case.start();
+    let answer = responding.collect().await;
+    assert_eq!(answer["output"][0]["content"][0]["text"], says);
+    assert_eq!(counters.looped.load(Ordering::Relaxed), 0);
 }
