@@ -91,10 +91,10 @@ UNROLL
   }
 }
 
-// For prompts: 128 tokens by 8 tiles of a plain format, 4 of blocks of 32 or 2 of blocks of 256, whose unpacking takes more registers. A warp takes one or
-// two tiles and 32 or 64 tokens through all slices, so that what it unpacked meets many tokens. The sums are those of narrow_product.
+// For prompts: 128 tokens by 8 tiles of a plain format, 4 of Q8_0 and Q4_0, or 2 of the others, which need more registers. A warp takes one or two tiles
+// and 32 or 64 tokens through all slices, so that what it unpacked meets many tokens. The sums are those of narrow_product.
 template <class F, class Epilogue> DEV void wide_product(const ProductParams& p, Epilogue epilogue) {
-  constexpr u32 NT = F::COLUMNS == 256 ? 4 : 8, ROW_TILES = F::ENCODING == Encoding::int8 ? 1 : 2;
+  constexpr u32 NT = F::WIDE, ROW_TILES = F::ENCODING == Encoding::int8 ? 1 : 2;
   constexpr u32 TOKENS = NT * 8, ROW_WARPS = BLOCK_WARPS * TOKENS / 128;
   u32 warp = (u32)warp_index(), lane = (u32)lane_index(), first = block_y() * 128 + warp / ROW_WARPS * TOKENS;
   wait_for_previous();

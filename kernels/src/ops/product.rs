@@ -5,7 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use super::{CacheShape, EncodedShape, cache::Layout, word};
 use crate::{
     launch::{Launch, MOST_SHARED_BYTES, Memory, ShapeError},
-    pack::{Packed, TILE_ROWS},
+    pack::{Format, Packed, TILE_ROWS},
     source::{CacheFormat, Kernel, Width},
 };
 
@@ -101,11 +101,11 @@ impl Input {
     }
 
     fn grid(&self, width: Width) -> Result<[u32; 3], ShapeError> {
-        let tiles = match (width, self.shape.format.record_columns()) {
-            (Width::W128, 256) => 2,
-            (Width::W128, 64) => 4,
-            (Width::W128, _) => 8,
-            _ => 1,
+        let tiles = match (width, self.shape.format) {
+            (Width::W8 | Width::W32 | Width::W64, _) => 1,
+            (Width::W128, Format::Bf16 | Format::F16 | Format::Fp8) => 8,
+            (Width::W128, Format::Q8_0 | Format::Q4_0) => 4,
+            (Width::W128, Format::Q4_1 | Format::Q4K | Format::Q5K | Format::Q6K) => 2,
         };
         Ok([
             word("tiles", self.shape.tiles().div_ceil(tiles))?,
