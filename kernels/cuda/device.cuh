@@ -194,6 +194,8 @@ DEV void wait_for_previous() {
 
 DEV int lane_index() { return (int)(thread_index() % WARP); }
 DEV int warp_index() { return (int)(thread_index() / WARP); }
+// What is the same in all lanes anyway, so that the compiler knows it too.
+DEV u32 uniform(u32 v) { return shuffle_from(v, 0); }
 DEV float absolute(float x) { return as_float(as_bits(x) & 0x7fffffffu); }
 // Of two numbers; the other where one is NaN.
 DEV float larger(float a, float b) { return a > b || b != b ? a : b; }

@@ -5,17 +5,6 @@
 //   grid: tokens     block: 256     moves 4 bytes a number in, 1 or 2 out
 #include "encode.cuh"
 
-struct EncodeParams {
-  const float* x;
-  const float* norm;
-  const u32* rows;
-  u8* values;
-  float2_t* scales;
-  u32 x_stride, columns, blocks, stride, scales_stride;
-  float eps;
-};
-static_assert(sizeof(EncodeParams) == 64, "kernels/src/ops/encode.rs has the same");
-
 template <Encoding E> DEV void encode(const EncodeParams& p) {
   SHARED(float, scratch, 2 * BLOCK_WARPS);
   wait_for_previous();

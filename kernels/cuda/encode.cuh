@@ -47,10 +47,28 @@ struct Row {
   }
 };
 
+DEV Row row_of(const float* x, const float* weight, float eps, u32 columns, float* scratch) {
+  return Row{x, weight, columns, weight ? norm_factor(x, columns, eps, scratch) : 1.0f};
+}
+
+// The power of two of a row as f16. `scratch` as in block_max.
+struct Power {
+  float scale, inverse;
+};
+DEV Power power_of(const Row& row, float* scratch) {
+  float most = 0;
+  for (u32 i = thread_index(); i < row.columns; i += BLOCK_THREADS) most = larger(most, absolute(row.at(i)));
+  most = block_max(most, scratch);
+  u32 exponent = as_bits(most) >> 23;
+  if (exponent == 0) exponent = 134;
+  if (exponent < 8) exponent = 8;
+  return Power{as_float((exponent - 7) << 23), as_float((261 - exponent) << 23)};
+}
+
 // `values`: whole blocks of 32 columns, `blocks` of them; `scales`: [blocks] for int8, [1] for f16. `scratch`: [2 * BLOCK_WARPS] of shared memory.
 template <Encoding E>
 DEV void encode_row(const float* x, const float* weight, float eps, u32 columns, u32 blocks, u8* values, float2_t* scales, float* scratch) {
-  Row row{x, weight, columns, weight ? norm_factor(x, columns, eps, scratch) : 1.0f};
+  Row row = row_of(x, weight, eps, columns, scratch);
   u32 lane = (u32)lane_index();
   if (E == Encoding::int8) {
     for (u32 b = (u32)warp_index(); b < blocks; b += BLOCK_WARPS) {
@@ -64,16 +82,22 @@ DEV void encode_row(const float* x, const float* weight, float eps, u32 columns,
     u16* out = reinterpret_cast<u16*>(values);
     for (u32 i = thread_index(); i < blocks * 32; i += BLOCK_THREADS) out[i] = (u16)pack_bf16(row.at(i), 0);
   } else {
-    float most = 0;
-    for (u32 i = thread_index(); i < columns; i += BLOCK_THREADS) most = larger(most, absolute(row.at(i)));
-    most = block_max(most, scratch + BLOCK_WARPS);
-    u32 exponent = as_bits(most) >> 23;
-    if (exponent == 0) exponent = 134;
-    if (exponent < 8) exponent = 8;
-    float inverse = as_float((261 - exponent) << 23);
+    Power power = power_of(row, scratch + BLOCK_WARPS);
     u16* out = reinterpret_cast<u16*>(values);
-    for (u32 i = thread_index(); i < blocks * 32; i += BLOCK_THREADS) out[i] = (u16)pack_f16(row.at(i) * inverse, 0);
-    if (thread_index() == 0) scales[0] = float2_t{as_float((exponent - 7) << 23), 0};
+    for (u32 i = thread_index(); i < blocks * 32; i += BLOCK_THREADS) out[i] = (u16)pack_f16(row.at(i) * power.inverse, 0);
+    if (thread_index() == 0) scales[0] = float2_t{power.scale, 0};
   }
   block_sync();
 }
+
+// What the kernels of encode.cu and encode_sm90.cu take.
+struct EncodeParams {
+  const float* x;
+  const float* norm;
+  const u32* rows;
+  u8* values;
+  float2_t* scales;
+  u32 x_stride, columns, blocks, stride, scales_stride;
+  float eps;
+};
+static_assert(sizeof(EncodeParams) == 64, "kernels/src/ops/encode.rs has the same");

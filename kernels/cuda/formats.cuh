@@ -86,14 +86,14 @@ DEV float half_high(u32 pair) { return f16_to_float((u16)(pair >> 16)); }
 DEV u32 byte_of(u32 w, u32 i) { return w >> 8 * i & 0xffu; }
 DEV float half_at(const u8* p) { return f16_to_float(*reinterpret_cast<const u16*>(p)); }
 
-// Each format: COLUMNS and BYTES of a record; TAIL bytes behind the last record of a tile; WIDE, groups of eight tokens
-// that a warp can hold sums for in a product for prompts; AHEAD, how many records a warp asks for before it works on
-// the first; `Record`, a lane's part in registers; `multiply`, a record times 8 NT tokens; `stream`, the same from memory with fewer registers, where a record is long; `element`, one number, for the embedding.
+// Each format: COLUMNS and BYTES of a record; TAIL bytes behind the last record of a tile; AHEAD, how many records a warp asks for before it works on the
+// first; `Record`, a lane's part in registers; `multiply`, a record times 8 NT tokens; `stream`, the same from memory with fewer registers, where a record
+// is long; `element`, one number, for the embedding.
 
 // BF16 and F16: two fragments of 16 columns.
 template <bool Half> struct Plain16 {
   static constexpr Encoding ENCODING = Half ? Encoding::f16 : Encoding::bf16;
-  static constexpr u32 COLUMNS = 32, BYTES = 1024, TAIL = 0, WIDE = 8;
+  static constexpr u32 COLUMNS = 32, BYTES = 1024, TAIL = 0;
   static constexpr int AHEAD = 4;
   struct Record {
     vec16 step[2];
@@ -124,7 +124,7 @@ typedef Plain16<true> F16;
 
 struct Fp8 {
   static constexpr Encoding ENCODING = Encoding::f16;
-  static constexpr u32 COLUMNS = 32, BYTES = 512, TAIL = 64, WIDE = 8;
+  static constexpr u32 COLUMNS = 32, BYTES = 512, TAIL = 64;
   static constexpr int AHEAD = 4;
   struct Record {
     vec16 q;
@@ -153,7 +153,7 @@ UNROLL
 
 struct Q8_0 {
   static constexpr Encoding ENCODING = Encoding::int8;
-  static constexpr u32 COLUMNS = 64, BYTES = 1088, TAIL = 0, WIDE = 8;
+  static constexpr u32 COLUMNS = 64, BYTES = 1088, TAIL = 0;
   static constexpr int AHEAD = 2;
   struct Record {
     vec16 q[2];
@@ -185,7 +185,7 @@ DEV u32 nibble_at(const u8* pair, u32 row, u32 block, u32 c) {
 
 struct Q4_0 {
   static constexpr Encoding ENCODING = Encoding::int8;
-  static constexpr u32 COLUMNS = 64, BYTES = 576, TAIL = 0, WIDE = 8;
+  static constexpr u32 COLUMNS = 64, BYTES = 576, TAIL = 0;
   static constexpr int AHEAD = 4;
   struct Record {
     vec16 q;
@@ -210,7 +210,7 @@ UNROLL
 
 struct Q4_1 {
   static constexpr Encoding ENCODING = Encoding::int8;
-  static constexpr u32 COLUMNS = 64, BYTES = 640, TAIL = 0, WIDE = 4;
+  static constexpr u32 COLUMNS = 64, BYTES = 640, TAIL = 0;
   static constexpr int AHEAD = 4;
   struct Record {
     vec16 q, dm;
@@ -256,7 +256,7 @@ struct KScales {
 // Q4_K and Q5_K.
 template <bool Five> struct KBlock {
   static constexpr Encoding ENCODING = Encoding::int8;
-  static constexpr u32 COLUMNS = 256, BYTES = Five ? 2816 : 2304, TAIL = 0, WIDE = 4;
+  static constexpr u32 COLUMNS = 256, BYTES = Five ? 2816 : 2304, TAIL = 0;
   static constexpr int AHEAD = 1;
   struct Record {
     vec16 q[4], scales[2], fifth;
@@ -318,7 +318,7 @@ typedef KBlock<true> Q5_K;
 
 struct Q6_K {
   static constexpr Encoding ENCODING = Encoding::int8;
-  static constexpr u32 COLUMNS = 256, BYTES = 3360, TAIL = 0, WIDE = 4;
+  static constexpr u32 COLUMNS = 256, BYTES = 3360, TAIL = 0;
   static constexpr int AHEAD = 1;
   struct Record {
     vec16 q[4], high[2], scales[2];

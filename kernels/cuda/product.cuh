@@ -7,6 +7,8 @@
 #include "encode.cuh"
 
 constexpr u32 SLICES = BLOCK_WARPS;
+// Groups of eight tokens of a warp in a product for prompts.
+constexpr u32 WIDE_GROUPS = 8;
 
 // What every product takes. Activations are either encoded (`values`, `scales`) or f32 rows (`x`) that each block encodes for itself into dynamic shared
 // memory, which for few tokens is cheaper than a launch.
@@ -62,7 +64,7 @@ UNROLL
 // One tile by up to 8 NT tokens, a slice a warp. Calls `epilogue(tile, row, token, low, high)` for every token with the sums of rows `row` and `row + 8` of
 // the tile, row < 8.
 template <class F, int NT, class Epilogue> DEV void narrow_product(const ProductParams& p, Epilogue epilogue) {
-  u32 tile_index = block_x(), first = block_y() * 8 * NT;
+  u32 tile_index = block_y(), first = block_x() * 8 * NT;
   SHARED(float, scratch, 2 * BLOCK_WARPS);
   SHARED(float, partial, SLICES * NT * 4 * WARP);
   const u8* tile = p.weights + (u64)tile_index * p.tile_bytes;
@@ -91,48 +93,38 @@ UNROLL
   }
 }
 
-// For prompts: 128 tokens by 8 tiles of a plain format, 4 of Q8_0 and Q4_0, or 2 of the others, which need more registers. A warp takes one or two tiles
-// and 32 or 64 tokens through all slices, so that what it unpacked meets many tokens. The sums are those of narrow_product.
+// For prompts: 128 tokens by 4 tiles. A warp takes one tile and 64 tokens through all slices, so that what it unpacked meets many tokens; the totals of the
+// slices stay in shared memory, each lane's own, which leaves the registers to the slice at work. The sums are those of narrow_product.
 template <class F, class Epilogue> DEV void wide_product(const ProductParams& p, Epilogue epilogue) {
-  constexpr u32 NT = F::WIDE, ROW_TILES = F::ENCODING == Encoding::int8 ? 1 : 2;
-  constexpr u32 TOKENS = NT * 8, ROW_WARPS = BLOCK_WARPS * TOKENS / 128;
-  u32 warp = (u32)warp_index(), lane = (u32)lane_index(), first = block_y() * 128 + warp / ROW_WARPS * TOKENS;
+  constexpr u32 NT = WIDE_GROUPS, TOKENS = NT * 8, ROW_WARPS = BLOCK_WARPS * TOKENS / 128;
+  SHARED(float, totals, BLOCK_WARPS * NT * 4 * WARP);
+  u32 warp = (u32)warp_index(), lane = (u32)lane_index(), first = block_x() * 128 + warp / ROW_WARPS * TOKENS;
+  u32 tile_index = block_y() * ROW_WARPS + warp % ROW_WARPS;
   wait_for_previous();
   let_next_start();
-  if (first >= p.tokens) return;
+  if (first >= p.tokens || tile_index >= p.tiles) return;
   Activations x{p.values + (u64)first * p.stride, p.scales + (u64)first * p.scales_stride, p.stride, p.scales_stride,
                 (u32)smaller((int)(p.tokens - first), (int)TOKENS)};
-  u32 first_tile = (block_x() * ROW_WARPS + warp % ROW_WARPS) * ROW_TILES;
-  float total[ROW_TILES][NT][4] = {};
+  const u8* tile = p.weights + (u64)tile_index * p.tile_bytes;
+  float* own = totals + warp * NT * 4 * WARP + lane;
   for (u32 slice = 0; slice < SLICES; slice++) {
     u32 end = p.records * (slice + 1) / SLICES;
-    float acc[ROW_TILES][NT][4] = {};
-    for (u32 r = p.records * slice / SLICES; r < end; r++)
-UNROLL
-      for (u32 i = 0; i < ROW_TILES; i++) {
-        if (first_tile + i >= p.tiles) continue;
-        multiply_from<F>(acc[i], p.weights + (u64)(first_tile + i) * p.tile_bytes + (u64)r * F::BYTES, (int)lane, x, r);
-      }
-UNROLL
-    for (u32 i = 0; i < ROW_TILES; i++)
-UNROLL
-      for (u32 n = 0; n < NT; n++)
-UNROLL
-        for (u32 e = 0; e < 4; e++) total[i][n][e] += acc[i][n][e];
-  }
-UNROLL
-  for (u32 i = 0; i < ROW_TILES; i++) {
-    if (first_tile + i >= p.tiles) continue;
-    const u8* tile = p.weights + (u64)(first_tile + i) * p.tile_bytes;
+    float acc[NT][4] = {};
+    for (u32 r = p.records * slice / SLICES; r < end; r++) multiply_from<F>(acc, tile + (u64)r * F::BYTES, (int)lane, x, r);
 UNROLL
     for (u32 n = 0; n < NT; n++)
 UNROLL
-      for (u32 e = 0; e < 2; e++) {
-        u32 token = n * 8 + lane % 4 * 2 + e, row = lane / 4;
-        if (token >= x.tokens) continue;
-        epilogue(first_tile + i, row, first + token, finish_sum<F>(total[i][n][e], x, tile, p.records, token, row),
-                 finish_sum<F>(total[i][n][e + 2], x, tile, p.records, token, row + 8));
+      for (u32 e = 0; e < 4; e++) {
+        float& total = own[(n * 4 + e) * WARP];
+        total = slice == 0 ? 0.0f + acc[n][e] : total + acc[n][e];
       }
+  }
+ROLL
+  for (u32 i = 0; i < NT * 2; i++) {
+    u32 n = i / 2, e = i % 2, token = n * 8 + lane % 4 * 2 + e, row = lane / 4;
+    if (token >= x.tokens) continue;
+    float low = own[(n * 4 + e) * WARP], high = own[(n * 4 + e + 2) * WARP];
+    epilogue(tile_index, row, first + token, finish_sum<F>(low, x, tile, p.records, token, row), finish_sum<F>(high, x, tile, p.records, token, row + 8));
   }
 }
 

@@ -37,11 +37,13 @@ fn main() {
         .files(sources);
     // With the sanitizers: bad addresses on stacks and in arrays are reported, undefined behaviour is an illegal instruction.
     println!("cargo:rerun-if-env-changed=KERNELS_SANITIZED");
+    println!("cargo:rustc-check-cfg=cfg(kernels_sanitized)");
     if std::env::var_os("KERNELS_SANITIZED").is_some() {
         build
             .flag("-fsanitize=address,undefined")
             .flag("-fsanitize-undefined-trap-on-error");
-        println!("cargo:rustc-link-arg-tests=-lasan");
+        println!("cargo:rustc-link-lib=dylib=asan");
+        println!("cargo:rustc-cfg=kernels_sanitized");
     }
     build.compile("kernels_simulated");
 }

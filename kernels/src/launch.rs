@@ -71,6 +71,9 @@ impl ShapeError {
 /// Most bytes of shared memory a block may have on every target (sm_86, sm_89 and sm_120 have the least).
 pub const MOST_SHARED_BYTES: usize = 99 << 10;
 
+/// The same on Hopper, for the kernels that only it has.
+pub const MOST_SHARED_BYTES_SM90: usize = 227 << 10;
+
 /// One launch of a kernel: everything but where it runs.
 #[derive(Clone, Debug)]
 pub struct Launch {

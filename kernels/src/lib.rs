@@ -1,7 +1,7 @@
 //! The CUDA kernels of the bundled engine and their calling convention.
 //!
 //! ```text
-//! cuda/     the sources: one operation a file, all PTX in device.cuh
+//! cuda/     the sources: one operation a file, all PTX in device.cuh and device_sm90.cuh
 //! source    the sources as text, and which kernel lies in which
 //! launch    memory of a device, one launch, and the trait that two launchers implement: the driver's, and the simulator of kernels/sim
 //! pack      weights in the order in which tensor cores read them

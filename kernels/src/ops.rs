@@ -11,7 +11,7 @@ mod sample;
 pub use attention::{Attention, Piece, SEGMENT_TOKENS, pieces};
 pub use cache::{CacheCopy, CacheShape, PAGE_TOKENS, PageCopy};
 pub use embed::Embed;
-pub use encode::{Encode, EncodedShape};
+pub use encode::{Encode, EncodeSm90, EncodedShape};
 pub use product::{AppendFp8, GateUp, Input, Matvec, Qkv, Rows};
 pub use sample::{MOST_LOGPROBS, Sample, SampleResult, SampleRow, SeenToken};
 

@@ -1,24 +1,16 @@
 // The scheduler of the simulator: blocks one after another, the threads of a block as fibers that run until they wait for each other.
-#include "device.cuh"
+#include "machine.h"
 
-#include <csetjmp>
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
-#include <map>
 #include <mutex>
 #include <numeric>
-#include <string>
 #include <sys/mman.h>
-#include <vector>
-#if !defined(__x86_64__)
-#include <ucontext.h>
-#endif
+
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-// Fibers are kept for the life of a thread, and Rust's linker puts the library where it likes.
-extern "C" const char* __asan_default_options() { return "detect_leaks=0:verify_asan_link_order=0"; }
+// Fibers are kept for the life of a thread, Rust's linker puts the library where it likes, and the stack for signals is ours.
+extern "C" const char* __asan_default_options() { return "detect_leaks=0:verify_asan_link_order=0:use_sigaltstack=0"; }
 #endif
 
 namespace sim {
@@ -27,183 +19,8 @@ thread_local Position here;
 
 namespace {
 
-constexpr size_t PAGE = 4096;
-constexpr size_t STACK = 256 << 10;
-constexpr u32 MOST_THREADS = 1024;
 // What every target allows a block: 48 KiB of static and 99 KiB of shared memory in all (sm_86, sm_89, sm_120).
-constexpr size_t MOST_STATIC = 48 << 10, MOST_SHARED = 99 << 10;
-constexpr u8 POISON = 0xff, CANARY = 0xa5;
-
-size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-
-// ---- memory that ends at a page nobody may touch
-
-struct Region {
-  u8* base;
-  size_t whole;
-  u8* start;
-  size_t bytes;
-  std::string what;
-
-  // Bytes behind the region that only alignment put there.
-  size_t slack() const { return round_up(bytes, 16) - bytes; }
-};
-std::mutex regions_lock;
-std::vector<Region> regions;
-
-Region map_region(size_t bytes, std::string what) {
-  size_t usable = round_up(round_up(bytes, 16) + 1, PAGE);
-  Region r;
-  r.whole = usable + 2 * PAGE;
-  r.base = static_cast<u8*>(mmap(nullptr, r.whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  if (r.base == MAP_FAILED || mprotect(r.base + PAGE, usable, PROT_READ | PROT_WRITE)) return Region{nullptr, 0, nullptr, 0, {}};
-  r.start = r.base + PAGE + usable - round_up(bytes, 16);
-  r.bytes = bytes;
-  r.what = std::move(what);
-  memset(r.base + PAGE, POISON, usable);
-  memset(r.start + bytes, CANARY, r.slack());
-  std::lock_guard<std::mutex> guard(regions_lock);
-  regions.push_back(r);
-  return r;
-}
-
-// ---- fibers
-
-#if defined(__x86_64__)
-struct Context {
-  void* stack_pointer = nullptr;
-};
-extern "C" void sim_switch(void** save, void* to);
-asm(R"(
-.text
-.globl sim_switch
-.type sim_switch, @function
-sim_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-.size sim_switch, .-sim_switch
-)");
-void switch_context(Context& from, Context& to) { sim_switch(&from.stack_pointer, to.stack_pointer); }
-void prepare_context(Context& c, u8* stack, void (*entry)()) {
-  // As after a call: six saved registers, the entry as return address, and a return address of its own that is never used. It stands 8 bytes off a
-  // multiple of 16, as the calling convention wants.
-  void** top = reinterpret_cast<void**>(stack + STACK) - 1;
-  *top = nullptr;
-  *--top = reinterpret_cast<void*>(entry);
-  for (int i = 0; i < 6; i++) *--top = nullptr;
-  c.stack_pointer = top;
-}
-#else
-struct Context {
-  ucontext_t context;
-};
-void switch_context(Context& from, Context& to) { swapcontext(&from.context, &to.context); }
-void prepare_context(Context& c, u8* stack, void (*entry)()) {
-  getcontext(&c.context);
-  c.context.uc_stack.ss_sp = stack;
-  c.context.uc_stack.ss_size = STACK;
-  c.context.uc_link = nullptr;
-  makecontext(&c.context, entry, 0);
-}
-#endif
-
-// What the address sanitizer must know of a change of stacks; nothing without it.
-#if defined(__SANITIZE_ADDRESS__)
-thread_local const void* main_stack;
-thread_local size_t main_stack_bytes;
-struct StackChange {
-  void* fake = nullptr;
-  StackChange(const void* to, size_t bytes, bool for_good = false) { __sanitizer_start_switch_fiber(for_good ? nullptr : &fake, to, bytes); }
-  void back_on_fiber() { __sanitizer_finish_switch_fiber(fake, &main_stack, &main_stack_bytes); }
-  void back_on_main() { __sanitizer_finish_switch_fiber(fake, nullptr, nullptr); }
-};
-void arrived_on_fiber() { __sanitizer_finish_switch_fiber(nullptr, &main_stack, &main_stack_bytes); }
-void forget_stack(u8* stack) { __asan_unpoison_memory_region(stack, STACK); }
-#else
-thread_local const void* main_stack;
-thread_local size_t main_stack_bytes;
-struct StackChange {
-  StackChange(const void*, size_t, bool = false) {}
-  void back_on_fiber() {}
-  void back_on_main() {}
-};
-void arrived_on_fiber() {}
-void forget_stack(u8*) {}
-#endif
-
-enum class State { ready, at_barrier, at_meeting, done };
-
-struct Copy {
-  void* to;
-  const void* from;
-  bool there;
-};
-struct Fiber {
-  Context context;
-  u8* stack;
-  State state;
-  std::vector<Copy> open;
-  std::vector<std::vector<Copy>> groups;
-};
-// A warp's meeting point. Two sets of slots: a lane may come to the next meeting before another has read the last.
-struct Warp {
-  const char* operation;
-  void (*finish)(u8*);
-  u32 arrived;
-  u32 meeting;
-  alignas(16) u8 slots[2][WARP * SLOT];
-};
-struct Site {
-  std::string file, name;
-  int line;
-  Region region;
-  bool used;
-};
-struct Kernel {
-  size_t params;
-  u32 threads;
-  Entry entry;
-};
-std::map<std::string, Kernel>& kernels() {
-  static std::map<std::string, Kernel> all;
-  return all;
-}
-
-struct Machine {
-  std::vector<Fiber*> fibers;
-  std::vector<Warp> warps;
-  std::vector<Site> sites;
-  Region dynamic{};
-  Context scheduler;
-  const char* kernel_name;
-  const Kernel* kernel;
-  const void* params;
-  u32 threads, alive, at_barrier, current;
-  size_t static_bytes, dynamic_bytes;
-  u64 random;
-  bool running = false;
-  std::string error;
-  sigjmp_buf escape;
-};
-thread_local Machine m;
-
-u32 draw(u32 bound) {
-  m.random = m.random * 6364136223846793005ull + 1442695040888963407ull;
-  return (u32)(m.random >> 33) % bound;
-}
+constexpr size_t MOST_STATIC = 48 << 10, MOST_SHARED = 99 << 10, MOST_SHARED_HOPPER = 227 << 10;
 
 std::string place() {
   char text[160];
@@ -218,10 +35,19 @@ void leave() {
   change.back_on_fiber();
 }
 
+}  // namespace
+
+u32 draw(u32 bound) {
+  m.random = m.random * 6364136223846793005ull + 1442695040888963407ull;
+  return (u32)(m.random >> 33) % bound;
+}
+
 void wait(State state) {
   m.fibers[m.current]->state = state;
   leave();
 }
+
+namespace {
 
 void release_barrier() {
   if (!m.alive || m.at_barrier < m.alive) return;
@@ -244,24 +70,16 @@ void fiber_main() {
 
 struct sigaction previous_action;
 
+void describe_fault(const u8* address) {
+  std::string touch = describe_touch(address);
+  char text[80];
+  snprintf(text, sizeof text, "touches address %p, which is no buffer", (const void*)address);
+  m.error = place() + ": " + (touch.empty() ? text : touch);
+}
+
 void on_fault(int signal, siginfo_t* info, void* context) {
-  u8* address = static_cast<u8*>(info->si_addr);
-  if (m.running && regions_lock.try_lock()) {
-    for (const Region& r : regions) {
-      if (address < r.base || address >= r.base + r.whole) continue;
-      char text[320];
-      if (address < r.start)
-        snprintf(text, sizeof text, "%s: touches %zu bytes before %s of %zu bytes", place().c_str(), (size_t)(r.start - address), r.what.c_str(), r.bytes);
-      else
-        snprintf(text, sizeof text, "%s: touches byte %zu of %s of %zu bytes", place().c_str(), (size_t)(address - r.start), r.what.c_str(), r.bytes);
-      m.error = text;
-      regions_lock.unlock();
-      siglongjmp(m.escape, 1);
-    }
-    regions_lock.unlock();
-    char text[320];
-    snprintf(text, sizeof text, "%s: touches address %p, which is no buffer", place().c_str(), (void*)address);
-    m.error = text;
+  if (m.running) {
+    describe_fault(static_cast<const u8*>(info->si_addr));
     siglongjmp(m.escape, 1);
   }
   // Not ours: as if there were no handler.
@@ -299,26 +117,31 @@ void start_block() {
   }
   if (m.dynamic.start) memset(m.dynamic.start, POISON, m.dynamic.bytes);
   for (Warp& warp : m.warps) warp.arrived = 0;
+  for (Group& group : m.groups) group.arrived = 0;
+  m.copies.clear();
   for (u32 i = 0; i < m.threads; i++) {
     Fiber* f = m.fibers[i];
     f->state = State::ready;
     f->open.clear();
     f->groups.clear();
+    f->products.clear();
+    f->committed = 0;
     forget_stack(f->stack);
     prepare_context(f->context, f->stack, fiber_main);
   }
 }
 
 void describe_deadlock() {
-  u32 barrier = 0, meeting = 0, done = 0;
+  u32 barrier = 0, meeting = 0, phase = 0, done = 0;
   for (u32 i = 0; i < m.threads; i++) {
     barrier += m.fibers[i]->state == State::at_barrier;
     meeting += m.fibers[i]->state == State::at_meeting;
+    phase += m.fibers[i]->state == State::at_phase;
     done += m.fibers[i]->state == State::done;
   }
   char text[320];
-  snprintf(text, sizeof text, "%s, block (%u, %u, %u): deadlock: %u threads at block_sync, %u at a warp operation, %u finished", m.kernel_name, here.block[0],
-           here.block[1], here.block[2], barrier, meeting, done);
+  snprintf(text, sizeof text, "%s, block (%u, %u, %u): deadlock: %u threads at block_sync, %u at a warp operation, %u at barrier_wait, %u finished", m.kernel_name,
+           here.block[0], here.block[1], here.block[2], barrier, meeting, phase, done);
   m.error = text;
 }
 
@@ -332,7 +155,9 @@ bool run_block(int order) {
       for (u32 i = m.threads - 1; i > 0; i--) std::swap(turn[i], turn[draw(i + 1)]);
     bool any = false;
     for (u32 i : turn) {
-      if (m.fibers[i]->state != State::ready) continue;
+      Fiber& fiber = *m.fibers[i];
+      if (fiber.state == State::at_phase && fiber.barrier->phase != fiber.parity) fiber.state = State::ready;
+      if (fiber.state != State::ready) continue;
       any = true;
       m.current = i;
       here.thread = i;
@@ -341,15 +166,20 @@ bool run_block(int order) {
       change.back_on_main();
       if (!m.error.empty()) return false;
     }
-    if (!any) {
+    if (!any && !land_copy(order)) {
       describe_deadlock();
       return false;
     }
   }
-  if (m.static_bytes > MOST_STATIC || m.static_bytes + m.dynamic_bytes > MOST_SHARED) {
+  if (!m.copies.empty()) {
+    m.error = std::string(m.kernel_name) + ": a block ends while copies to its shared memory are on their way";
+    return false;
+  }
+  size_t most = strstr(m.kernel_name, "_sm90") ? MOST_SHARED_HOPPER : MOST_SHARED;
+  if (m.static_bytes > MOST_STATIC || m.static_bytes + m.dynamic_bytes > most) {
     char text[320];
     snprintf(text, sizeof text, "%s: %zu bytes of static and %zu of dynamic shared memory; %zu and %zu in all are allowed", m.kernel_name, m.static_bytes,
-             m.dynamic_bytes, MOST_STATIC, MOST_SHARED);
+             m.dynamic_bytes, MOST_STATIC, most);
     m.error = text;
     return false;
   }
@@ -372,18 +202,6 @@ void run_blocks(int order) {
     here.block[2] = (u32)(b / ((u64)grid[0] * grid[1]));
     if (!run_block(order)) return;
   }
-}
-
-void check_canaries() {
-  std::lock_guard<std::mutex> guard(regions_lock);
-  for (const Region& r : regions)
-    for (size_t i = 0; i < r.slack(); i++)
-      if (r.start[r.bytes + i] != CANARY) {
-        char text[320];
-        snprintf(text, sizeof text, "%s: wrote byte %zu of %s of %zu bytes", m.kernel_name, r.bytes + i, r.what.c_str(), r.bytes);
-        m.error = text;
-        r.start[r.bytes + i] = CANARY;
-      }
 }
 
 }  // namespace
@@ -489,16 +307,7 @@ extern "C" {
 void* sim_alloc(size_t bytes) { return map_region(bytes, "a buffer").start; }
 
 // False if this is no buffer.
-bool sim_free(void* start) {
-  std::lock_guard<std::mutex> guard(regions_lock);
-  for (size_t i = 0; i < regions.size(); i++) {
-    if (regions[i].start != start) continue;
-    munmap(regions[i].base, regions[i].whole);
-    regions.erase(regions.begin() + (long)i);
-    return true;
-  }
-  return false;
-}
+bool sim_free(void* start) { return free_region(start); }
 
 // Null after success, else a message that is good until this thread's next launch.
 const char* sim_launch(const char* name, const u32* grid, u32 threads, size_t shared_bytes, const void* params, size_t params_bytes, int order, u64 seed) {
@@ -536,6 +345,7 @@ const char* sim_launch(const char* name, const u32* grid, u32 threads, size_t sh
     m.fibers.push_back(f);
   }
   m.warps.resize(threads / WARP);
+  m.groups.resize((threads + GROUP - 1) / GROUP);
   m.dynamic_bytes = shared_bytes;
   m.dynamic = shared_bytes ? map_region(shared_bytes, "dynamic shared memory") : Region{};
   here = Position{0, threads, {0, 0, 0}, {grid[0], grid[1], grid[2]}};
@@ -548,11 +358,14 @@ const char* sim_launch(const char* name, const u32* grid, u32 threads, size_t sh
     change.back_on_main();
   }
   m.running = false;
-  if (m.error.empty()) check_canaries();
-  if (m.dynamic.start) sim_free(m.dynamic.start);
+  if (m.error.empty()) {
+    std::string wrote = check_canaries();
+    if (!wrote.empty()) m.error = std::string(m.kernel_name) + ": " + wrote;
+  }
+  if (m.dynamic.start) free_region(m.dynamic.start);
   m.dynamic = Region{};
   // Sites belong to one kernel.
-  for (Site& site : m.sites) sim_free(site.region.start);
+  for (Site& site : m.sites) free_region(site.region.start);
   m.sites.clear();
   return m.error.empty() ? nullptr : m.error.c_str();
 }

@@ -1,5 +1,6 @@
 // Kernels with one mistake each, which the tests must see.
 #include "cache.cuh"
+#include "device_sm90.cuh"
 #include "encode.cuh"
 
 struct BugParams {
@@ -109,4 +110,44 @@ KERNEL(bug_wrong_page, PageBugParams, 32, 2) {
   for (u32 i = thread_index(); i < 256; i += WARP) sum += bf16_to_float(p.pool[page * 256 + i]);
   sum = warp_sum(sum);
   if (thread_index() == 0) p.sums[block_x()] = sum;
+}
+
+// Reads what the memory engine brings without waiting for it.
+KERNEL(bug_missing_phase_wait, BugParams, 32, 2) {
+  SHARED(u64, arrived, 1);
+  SHARED(float, kept, 256);
+  if (thread_index() == 0) {
+    barrier_init(arrived, 1);
+    barriers_ready();
+    barrier_expect(arrived, 1024);
+    copy_block(kept, p.x, 1024, arrived);
+  }
+  block_sync();
+  for (u32 i = 0; i < 8; i++) p.y[thread_index() * 8 + i] = kept[thread_index() * 8 + i];
+  barrier_wait(arrived, 0);
+}
+
+// Waits for a phase that lacks an arrival.
+KERNEL(bug_forgotten_arrival, BugParams, 32, 2) {
+  SHARED(u64, arrived, 1);
+  if (thread_index() == 0) barrier_init(arrived, 2);
+  block_sync();
+  if (thread_index() == 0) barrier_arrive(arrived);
+  barrier_wait(arrived, 0);
+  p.y[thread_index()] = p.x[thread_index()];
+}
+
+// Reads a product of a warp group before it was waited for.
+KERNEL(bug_missing_group_wait, BugParams, 128, 1) {
+  SHARED(u8, tile, SHARED_TILE_BYTES);
+  for (u32 i = thread_index(); i < SHARED_TILE_BYTES / 2; i += 128) reinterpret_cast<u16*>(tile)[i] = (u16)pack_bf16(1, 0);
+  block_sync();
+  float c[64] = {};
+  mma_group_begin();
+  u32 ones = pack_bf16(1, 1);
+  mma_group_bf16(c, ones, ones, ones, ones, shared_tile(tile), false);
+  mma_group_commit();
+  p.y[thread_index()] = c[0] + p.x[thread_index()];
+  mma_group_wait(c);
+  p.y[128 + thread_index()] = c[0] + p.x[thread_index()];
 }

@@ -1,6 +1,8 @@
 //! A launcher that runs the CUDA kernels on the CPU, from the same sources: compiled as C++, each thread of a block a fiber. For tests only.
 //!
-//! What it makes visible is listed in `cpp/runtime.h`. Invariant: a launch gives the same bits in every [`Order`], or the kernel has a race.
+//! What it makes visible is listed in `cpp/runtime.h`; [`check`] holds the checks of all kernels, for this and any other launcher. Invariant: a launch gives the same bits in every [`Order`], or the kernel has a race.
+
+pub mod check;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 

@@ -2,22 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
-mod support;
-
 use bytemuck::{Pod, Zeroable};
 use kernels::launch::Launcher;
-use kernels_sim::{Order, SimLauncher};
+use kernels_sim::{
+    Order, SimLauncher,
+    check::{get, put},
+};
 
 /// Runs a planted kernel on `x[i] = i + 1` and gives `y`.
 fn run(name: &str, threads: u32, order: Order) -> Result<Vec<f32>, String> {
     let mut sim = SimLauncher::new(order);
     let x: Vec<f32> = (1..=256u16).map(f32::from).collect();
-    let x = support::put(&mut sim, &x);
+    let x = put(&mut sim, &x);
     let y = sim.alloc(256 * 4).unwrap();
     let params = [x.address(), y.address()];
     sim.run(name, [1; 3], threads, 0, bytemuck::cast_slice(&params))
         .map_err(|error| error.to_string())?;
-    Ok(support::get(&mut sim, y, 256))
+    Ok(get(&mut sim, y, 256))
 }
 
 fn fails_with(name: &str, threads: u32, words: &[&str]) {
@@ -48,11 +49,26 @@ fn a_copy_that_is_not_waited_for_has_not_landed() {
 }
 
 #[test]
+fn what_hopper_does_beside_the_threads_is_there_only_after_a_wait() {
+    for order in Order::EACH {
+        let y = run("bug_missing_phase_wait", 32, order).unwrap();
+        assert!(y.iter().all(|v| v.is_nan()));
+        let y = run("bug_missing_group_wait", 128, order).unwrap();
+        for (i, (early, late)) in y[..128].iter().zip(&y[128..]).enumerate() {
+            let x = (i + 1) as f32;
+            assert_eq!((*early, *late), (x, x + 16.0));
+        }
+    }
+    let error = ["deadlock", "32 at barrier_wait"];
+    fails_with("bug_forgotten_arrival", 32, &error);
+}
+
+#[test]
 fn lanes_that_part_are_reported() {
     fails_with(
         "bug_divergent_shuffle",
         32,
-        &["deadlock", "16 at a warp operation, 16 finished"],
+        &["deadlock", "16 at a warp operation", "16 finished"],
     );
     fails_with(
         "bug_mixed_operations",
@@ -87,7 +103,7 @@ fn a_touch_past_the_end_is_reported_with_its_place() {
 #[test]
 fn a_write_into_the_last_padding_is_reported() {
     let mut sim = SimLauncher::new(Order::Forward);
-    let x = support::put(&mut sim, &[1f32; 257]);
+    let x = put(&mut sim, &[1f32; 257]);
     // 1020 bytes: the guard page begins four bytes later.
     let y = sim.alloc(255 * 4).unwrap();
     let params = [x.address(), y.address()];
@@ -125,14 +141,12 @@ fn pages_taken_as_they_lie_give_other_sums() {
         unused: u32,
     }
     let sums = |use_table| {
-        support::in_each_order(|sim| {
+        let each = Order::EACH.map(|order| {
+            let sim = &mut SimLauncher::new(order);
             let numbers: Vec<u16> = (0..4u16)
                 .flat_map(|page| [half::bf16::from_f32(f32::from(page)).to_bits(); 256])
                 .collect();
-            let (pool, table) = (
-                support::put(sim, &numbers),
-                support::put(sim, &[2u32, 0, 3, 1]),
-            );
+            let (pool, table) = (put(sim, &numbers), put(sim, &[2u32, 0, 3, 1]));
             let sums = sim.alloc(16).unwrap();
             let params = Params {
                 pool: pool.address(),
@@ -149,8 +163,10 @@ fn pages_taken_as_they_lie_give_other_sums() {
                 bytemuck::bytes_of(&params),
             )
             .unwrap();
-            support::get::<f32>(sim, sums, 4)
-        })
+            get::<f32>(sim, sums, 4)
+        });
+        assert!(each[0] == each[1] && each[1] == each[2]);
+        each[0].clone()
     };
     assert_eq!(sums(1), [512.0, 0.0, 768.0, 256.0]);
     assert_eq!(sums(0), [0.0, 256.0, 512.0, 768.0]);

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::{CacheShape, PAGE_TOKENS, cache::Layout, word};
 use crate::{
-    launch::{Launch, MOST_SHARED_BYTES, Memory, ShapeError},
+    launch::{Launch, MOST_SHARED_BYTES, MOST_SHARED_BYTES_SM90, Memory, ShapeError},
     source::{CacheFormat, Kernel, Width},
 };
 
@@ -127,6 +127,15 @@ impl Attention {
         states * cache.kv_heads * width.get() * (cache.head_dim + 2) * 4
     }
 
+    /// Can a block of this width hold heads of this length?
+    pub fn fits(cache: CacheShape, width: Width) -> bool {
+        let most = match width {
+            Width::Sm90 => MOST_SHARED_BYTES_SM90,
+            _ => MOST_SHARED_BYTES,
+        };
+        shared_bytes(cache, width) + static_bytes(width) <= most
+    }
+
     pub fn launch(&self) -> Result<Launch, ShapeError> {
         let cache = self.cache;
         ShapeError::unless(
@@ -138,17 +147,17 @@ impl Attention {
                 )
             },
         )?;
-        let shared = cache.head_dim * self.width.get() * 4;
-        ShapeError::unless(
-            shared + static_bytes(self.width) <= MOST_SHARED_BYTES,
-            || {
-                format!(
-                    "heads of {} numbers with {} queries a block",
-                    cache.head_dim,
-                    self.width.get()
-                )
-            },
-        )?;
+        let shared = shared_bytes(cache, self.width);
+        ShapeError::unless(Attention::fits(cache, self.width), || {
+            format!(
+                "heads of {} numbers with {} queries a block",
+                cache.head_dim,
+                self.width.get()
+            )
+        })?;
+        ShapeError::unless(self.width != Width::Sm90 || self.states_count == 0, || {
+            "spread segments on warp groups".to_owned()
+        })?;
         let numbers = self.tokens * self.heads * cache.head_dim;
         let params = Params {
             q: self.q.hold("q", numbers * 2)?,
@@ -182,8 +191,21 @@ impl Attention {
     }
 }
 
+/// Dynamic shared memory of a block.
+fn shared_bytes(cache: CacheShape, width: Width) -> usize {
+    match width {
+        // Queries, weights of a segment, values.
+        Width::Sm90 => cache.head_dim * 256 + SEGMENT_TOKENS * 256 + cache.head_dim * 512,
+        _ => cache.head_dim * width.get() * 4,
+    }
+}
+
 /// Static shared memory of a block.
 fn static_bytes(width: Width) -> usize {
     let queries = width.get();
-    queries * (SEGMENT_TOKENS + 8) * 2 + queries * (8 * 4 * 2 + 4 * 2 + 8) + 16
+    let weights = match width {
+        Width::Sm90 => 0,
+        _ => queries * (SEGMENT_TOKENS + 8) * 2,
+    };
+    weights + queries * (8 * 4 * 2 + 4 * 2 + 8) + 16
 }

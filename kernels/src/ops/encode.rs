@@ -39,6 +39,11 @@ impl EncodedShape {
         }
     }
 
+    /// Bytes of the values of `tokens` rows as [`EncodeSm90`] writes them: whole tiles of 128 tokens by 32 columns.
+    pub fn tiles_bytes(self, tokens: usize) -> usize {
+        tokens.div_ceil(128) * 128 * self.stride()
+    }
+
     /// Bytes of values and scales of a row.
     pub(super) fn row_bytes(self) -> usize {
         self.stride() + self.scales_stride() * 8
@@ -77,8 +82,32 @@ struct Params {
     eps: f32,
 }
 
+/// The same as tiles for the products of Hopper, see `encode_sm90.cu`: `values` are [`EncodedShape::tiles_bytes`]. Not int8.
+#[derive(Clone, Copy, Debug)]
+pub struct EncodeSm90(pub Encode);
+
+impl EncodeSm90 {
+    pub fn launch(&self) -> Result<Launch, ShapeError> {
+        let Encode { tokens, shape, .. } = self.0;
+        ShapeError::unless(shape.encoding != Encoding::Int8, || {
+            "int8 rows have no tiles".to_owned()
+        })?;
+        let params = self.0.params(shape.tiles_bytes(tokens))?;
+        let grid = [word("tokens", tokens)?, 1, 1];
+        let kernel = Kernel::EncodeSm90(shape.encoding);
+        Ok(Launch::new(kernel, grid, 0, params))
+    }
+}
+
 impl Encode {
     pub fn launch(&self) -> Result<Launch, ShapeError> {
+        let params = self.params(self.tokens * self.shape.stride())?;
+        let grid = [word("tokens", self.tokens)?, 1, 1];
+        let kernel = Kernel::Encode(self.shape.encoding);
+        Ok(Launch::new(kernel, grid, 0, params))
+    }
+
+    fn params(&self, values_bytes: usize) -> Result<Params, ShapeError> {
         let Encode {
             tokens,
             columns,
@@ -92,7 +121,7 @@ impl Encode {
             )
         })?;
         let x_rows = self.rows.map_or(tokens, |(_, rows)| rows);
-        let params = Params {
+        Ok(Params {
             x: self.x.hold("x", x_rows * columns * 4)?,
             norm: match self.norm {
                 Some((norm, _)) => norm.hold("norm", columns * 4)?,
@@ -102,7 +131,7 @@ impl Encode {
                 Some((rows, _)) => rows.hold("rows", tokens * 4)?,
                 None => 0,
             },
-            values: self.values.hold("values", tokens * shape.stride())?,
+            values: self.values.hold("values", values_bytes)?,
             scales: self
                 .scales
                 .hold("scales", tokens * shape.scales_stride() * 8)?,
@@ -112,8 +141,6 @@ impl Encode {
             stride: word("stride", shape.stride())?,
             scales_stride: word("scales", shape.scales_stride())?,
             eps: self.norm.map_or(0.0, |(_, eps)| eps),
-        };
-        let grid = [word("tokens", tokens)?, 1, 1];
-        Ok(Launch::new(Kernel::Encode(shape.encoding), grid, 0, params))
+        })
     }
 }

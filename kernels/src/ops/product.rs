@@ -5,7 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use super::{CacheShape, EncodedShape, cache::Layout, word};
 use crate::{
     launch::{Launch, MOST_SHARED_BYTES, Memory, ShapeError},
-    pack::{Format, Packed, TILE_ROWS},
+    pack::{Packed, TILE_ROWS},
     source::{CacheFormat, Kernel, Width},
 };
 
@@ -19,6 +19,8 @@ pub enum Rows {
         x: Memory,
         norm: Option<(Memory, f32)>,
     },
+    /// From [`EncodeSm90`](super::EncodeSm90), for bf16, f16 and fp8 on Hopper: any number of tokens, best for many.
+    Tiles { values: Memory, scales: Memory },
 }
 
 /// Weights and activations of a product.
@@ -63,7 +65,10 @@ impl Input {
         let (shape, tokens) = (self.shape, self.tokens);
         ShapeError::unless(tokens > 0, || "no tokens".to_owned())?;
         let encoded = EncodedShape::of(shape);
-        let width = width(tokens);
+        let width = match self.rows {
+            Rows::Tiles { .. } => Width::Sm90,
+            _ => width(tokens),
+        };
         let mut params = Params {
             weights: self.weights.hold("weights", shape.bytes())?,
             tiles: word("tiles", shape.tiles())?,
@@ -81,6 +86,14 @@ impl Input {
             Rows::Encoded { values, scales } => {
                 params.values = values.hold("values", tokens * encoded.stride())?;
                 params.scales = scales.hold("scales", tokens * encoded.scales_stride() * 8)?;
+            }
+            Rows::Tiles { values, scales } => {
+                ShapeError::unless(shape.format.block_columns() == 1, || {
+                    format!("{} has no product of tiles", shape.format.name())
+                })?;
+                params.values = values.hold("values", encoded.tiles_bytes(tokens))?;
+                params.scales = scales.hold("scales", tokens * encoded.scales_stride() * 8)?;
+                shared = HOPPER_SHARED_BYTES;
             }
             Rows::Plain { x, norm } => {
                 ShapeError::unless(Input::fits(shape, tokens), || {
@@ -100,20 +113,34 @@ impl Input {
         Ok((params, width, shared))
     }
 
+    /// Blocks of the same tiles follow each other.
     fn grid(&self, width: Width) -> Result<[u32; 3], ShapeError> {
-        let tiles = match (width, self.shape.format) {
-            (Width::W8 | Width::W32 | Width::W64, _) => 1,
-            (Width::W128, Format::Bf16 | Format::F16 | Format::Fp8) => 8,
-            (Width::W128, Format::Q8_0 | Format::Q4_0) => 4,
-            (Width::W128, Format::Q4_1 | Format::Q4K | Format::Q5K | Format::Q6K) => 2,
+        let tiles = match width {
+            Width::W8 | Width::W32 | Width::W64 => 1,
+            Width::W128 => 4,
+            Width::Sm90 => 8,
         };
+        let blocks = self.shape.tiles().div_ceil(tiles);
+        ShapeError::unless(blocks <= MOST_BLOCKS_Y, || {
+            format!(
+                "a matrix of {} rows; at most {}",
+                self.shape.rows,
+                MOST_BLOCKS_Y * tiles * TILE_ROWS
+            )
+        })?;
         Ok([
-            word("tiles", self.shape.tiles().div_ceil(tiles))?,
             word("tokens", self.tokens.div_ceil(width.get()))?,
+            word("tiles", blocks)?,
             1,
         ])
     }
 }
+
+/// Dynamic shared memory of a block of `product_sm90.cuh`: totals, and four stages of two records of 8 tiles and 128 tokens.
+const HOPPER_SHARED_BYTES: usize = 8 * 32 * 64 * 4 + 4 * 2 * (8 * 1024 + 8192);
+
+/// Most blocks of a grid in its second direction.
+const MOST_BLOCKS_Y: usize = 65_535;
 
 /// Tokens of a block.
 fn width(tokens: usize) -> Width {

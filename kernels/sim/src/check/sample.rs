@@ -1,14 +1,8 @@
-//! The sampler against a plain one that sorts, in three thread orders with equal results.
+//! The sampler against a plain one that sorts.
 
-#![allow(clippy::unwrap_used, reason = "a failing test may panic")]
+use kernels::ops::{MOST_LOGPROBS, Sample, SampleResult, SampleRow, SeenToken};
 
-mod support;
-
-use kernels::{
-    launch::Launcher,
-    ops::{MOST_LOGPROBS, Sample, SampleResult, SampleRow, SeenToken},
-};
-use support::{Random, get, in_each_order, launch, put};
+use super::{On, get, launch, put, random::Random};
 
 /// Rows, masks and histories of a launch.
 #[derive(Default)]
@@ -21,8 +15,8 @@ struct Batch {
 }
 
 impl Batch {
-    fn run(&self) -> Vec<SampleResult> {
-        in_each_order(|sim| {
+    fn run(&self, on: &mut On<'_>) -> Vec<SampleResult> {
+        on.run(|sim| {
             let all = self.logits.concat();
             let logits = put(sim, &all);
             let masks = put(sim, &[&self.masks[..], &[0]].concat());
@@ -55,8 +49,8 @@ impl Batch {
     }
 
     /// Checks every result.
-    fn check(&self) {
-        for (row, result) in self.rows.iter().zip(self.run()) {
+    fn check(&self, on: &mut On<'_>) {
+        for (row, result) in self.rows.iter().zip(self.run(on)) {
             let logits = &self.logits[row.row as usize];
             let mask = (row.mask != SampleRow::NO_MASK).then(|| &self.masks[row.mask as usize..]);
             let seen = &self.seen[row.seen as usize..(row.seen + row.seen_count) as usize];
@@ -173,8 +167,7 @@ fn logits(random: &mut Random, vocab: usize) -> Vec<f32> {
         .collect()
 }
 
-#[test]
-fn draws_of_every_kind_are_those_of_a_plain_sampler() {
+pub fn draws_of_every_kind_are_those_of_a_plain_sampler(on: &mut On<'_>) {
     let mut random = Random(41);
     for vocab in [1usize, 7, 1000, 1025, 3001] {
         let words = vocab.div_ceil(32);
@@ -230,12 +223,11 @@ fn draws_of_every_kind_are_those_of_a_plain_sampler() {
             }
             batch.rows.push(row);
         }
-        batch.check();
+        batch.check(on);
     }
 }
 
-#[test]
-fn draws_follow_the_weights() {
+pub fn draws_follow_the_weights(on: &mut On<'_>) {
     let row = |position| SampleRow {
         position,
         temperature: 1.0,
@@ -249,7 +241,7 @@ fn draws_follow_the_weights() {
         ..Batch::default()
     };
     let mut counts = [0i32; 3];
-    for result in batch.run() {
+    for result in batch.run(on) {
         counts[result.token as usize] += 1;
     }
     // Expected 50, 100, 250; five standard deviations.
@@ -258,8 +250,7 @@ fn draws_follow_the_weights() {
     }
 }
 
-#[test]
-fn broken_rows_and_empty_masks_are_named() {
+pub fn broken_rows_and_empty_masks_are_named(on: &mut On<'_>) {
     let logits = [
         vec![1.0, f32::NAN, 2.0],
         vec![1.0, f32::INFINITY, 2.0],
@@ -276,7 +267,7 @@ fn broken_rows_and_empty_masks_are_named() {
         masks: vec![0b010],
         seen: Vec::new(),
     };
-    let results = batch.run();
+    let results = batch.run(on);
     let status: Vec<u32> = results.iter().map(|r| r.status).collect();
     assert_eq!(
         status,

@@ -1,90 +1,12 @@
-//! What the tests share: numbers, memory, and three thread orders with equal bits.
-#![allow(dead_code, reason = "each test binary uses a part")]
+//! Rows of weights as files hold them, and the numbers they stand for.
 
-use bytemuck::{AnyBitPattern, NoUninit};
 use half::{bf16, f16};
-use kernels::{
-    launch::{Launch, Launcher, Memory},
-    pack::{Format, e4m3_value, fp8_row},
-};
-use kernels_sim::{Order, SimLauncher};
+use kernels::pack::{Format, e4m3_value, fp8_row};
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn next_u32(&mut self) -> u32 {
-        self.next_u64() as u32
-    }
-
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        (self.next_u64() % bound as u64) as usize
-    }
-
-    /// `-1.0..1.0`
-    pub(crate) fn uniform(&mut self) -> f32 {
-        (self.next_u64() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-    }
-
-    pub(crate) fn numbers(&mut self, count: usize, scale: f32) -> Vec<f32> {
-        (0..count).map(|_| self.uniform() * scale).collect()
-    }
-}
-
-pub(crate) fn put<T: NoUninit>(sim: &mut SimLauncher, values: &[T]) -> Memory {
-    let memory = sim.alloc(size_of_val(values)).unwrap();
-    sim.upload(memory, bytemuck::cast_slice(values)).unwrap();
-    memory
-}
-
-pub(crate) fn get<T: AnyBitPattern + NoUninit>(
-    sim: &mut SimLauncher,
-    memory: Memory,
-    count: usize,
-) -> Vec<T> {
-    let mut values = vec![T::zeroed(); count];
-    sim.download(memory, bytemuck::cast_slice_mut(&mut values))
-        .unwrap();
-    values
-}
-
-/// Runs `body` in each order and gives its result, which must be the same bits every time.
-pub(crate) fn in_each_order<T: NoUninit>(
-    mut body: impl FnMut(&mut SimLauncher) -> Vec<T>,
-) -> Vec<T> {
-    let [forward, reverse, random] = Order::EACH.map(|order| body(&mut SimLauncher::new(order)));
-    let bytes = bytemuck::cast_slice::<T, u8>(&forward);
-    assert!(bytes == bytemuck::cast_slice::<T, u8>(&reverse), "reverse");
-    assert!(bytes == bytemuck::cast_slice::<T, u8>(&random), "random");
-    forward
-}
-
-pub(crate) fn launch(sim: &mut SimLauncher, launch: &Launch) {
-    sim.launch(launch).unwrap();
-}
-
-/// ‖got − want‖ / ‖want‖; everything finite.
-pub(crate) fn distance(got: &[f32], want: &[f64]) -> f64 {
-    assert_eq!(got.len(), want.len());
-    let (mut apart, mut size) = (0.0, 0.0);
-    for (g, w) in got.iter().zip(want) {
-        assert!(g.is_finite(), "{g} instead of {w}");
-        apart += (f64::from(*g) - w).powi(2);
-        size += w * w;
-    }
-    (apart / size).sqrt()
-}
+use super::random::Random;
 
 /// A random row as the file has it: any quants, scales of about `1 / columns.sqrt()`.
-pub(crate) fn random_row(random: &mut Random, format: Format, columns: usize) -> Vec<u8> {
+pub(super) fn random_row(random: &mut Random, format: Format, columns: usize) -> Vec<u8> {
     let size = 1.0 / (columns as f32).sqrt();
     let mut bytes: Vec<u8> = Vec::new();
     let half = |random: &mut Random, bytes: &mut Vec<u8>, scale: f32| {
@@ -135,7 +57,7 @@ pub(crate) fn random_row(random: &mut Random, format: Format, columns: usize) ->
 }
 
 /// The numbers of a row, from the formats' definition (see `backend/src/model/quant.rs`).
-pub(crate) fn numbers_of(format: Format, columns: usize, row: &[u8]) -> Vec<f64> {
+pub(super) fn numbers_of(format: Format, columns: usize, row: &[u8]) -> Vec<f64> {
     let half = |at: usize| f64::from(f16::from_le_bytes([row[at], row[at + 1]]).to_f32());
     let k_scale = |at: usize, j: usize| {
         let s = &row[at..at + 12];

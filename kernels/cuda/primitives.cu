@@ -100,6 +100,19 @@ KERNEL(primitive_conversions, PrimitiveParams, 64, 2) {
   e4m3_to_bf16(in[2], out[7], high);
 }
 
+KERNEL(primitive_functions, PrimitiveParams, 64, 2) {
+  LANE_WORDS
+  float x = as_float(in[0]), y = as_float(in[1]);
+  out[0] = as_bits(exp2_approx(x));
+  out[1] = as_bits(log2_approx(absolute(x)));
+  out[2] = as_bits(divide(x, y));
+  out[3] = as_bits(sqrt_exact(absolute(x)));
+  out[4] = (u32)round_to_int(x);
+  out[5] = count_bits(in[2]);
+  out[6] = load_stream(in + 4).w[2];
+  out[7] = load8(in + 4).w[1] + load16(in).w[3] + load4(in + 7);
+}
+
 struct AtomicParams {
   u32* counter;
   u32* most;

@@ -1,31 +1,23 @@
-//! Each primitive of `device.cuh` on the simulator against its definition.
-
-#![allow(clippy::unwrap_used, reason = "a failing test may panic")]
-
-mod support;
+//! Each primitive of `device.cuh` against its definition.
 
 use half::{bf16, f16};
 use kernels::{
-    launch::Launcher,
+    launch::Launch,
     pack::{e4m3, e4m3_value},
+    source::{Kernel, Primitive},
 };
-use kernels_sim::{Order, SimLauncher};
-use support::{Random, get, in_each_order, put};
+
+use super::{On, get, put, random::Random};
 
 /// Runs a kernel on eight words a thread.
-fn run(name: &str, input: &[[u32; 8]]) -> Vec<[u32; 8]> {
-    in_each_order(|sim| {
+fn run(on: &mut On<'_>, primitive: Primitive, input: &[[u32; 8]]) -> Vec<[u32; 8]> {
+    on.run(|sim| {
         let (x, y) = (put(sim, input), sim.alloc(size_of_val(input)).unwrap());
         sim.clear(y).unwrap();
         let params = [x.address(), y.address()];
-        sim.run(
-            name,
-            [1; 3],
-            input.len() as u32,
-            0,
-            bytemuck::cast_slice(&params),
-        )
-        .unwrap();
+        let launch = Launch::new(Kernel::Primitive(primitive), [1; 3], 0, params);
+        assert_eq!(launch.threads as usize, input.len());
+        sim.launch(&launch).unwrap();
         get(sim, y, input.len())
     })
 }
@@ -44,8 +36,7 @@ fn butterfly(mut values: Vec<f32>, f: impl Fn(f32, f32) -> f32) -> Vec<f32> {
     values
 }
 
-#[test]
-fn shuffles_sums_and_votes_of_two_warps() {
+pub fn shuffles_sums_and_votes_of_two_warps(on: &mut On<'_>) {
     let mut random = Random(1);
     let mut input = words(&mut random, 64);
     for lane in &mut input {
@@ -54,7 +45,7 @@ fn shuffles_sums_and_votes_of_two_warps() {
         }
         lane[3] %= 1000;
     }
-    let output = run("primitive_shuffles", &input);
+    let output = run(on, Primitive::Shuffles, &input);
     for warp in 0..2 {
         let lanes = &input[warp * 32..warp * 32 + 32];
         let floats: Vec<f32> = lanes.iter().map(|l| f32::from_bits(l[2])).collect();
@@ -82,18 +73,16 @@ fn shuffles_sums_and_votes_of_two_warps() {
     }
 }
 
-#[test]
-fn barriers_and_shared_memory_turn_a_block_around() {
+pub fn barriers_and_shared_memory_turn_a_block_around(on: &mut On<'_>) {
     let input = words(&mut Random(2), 64);
     let mut turned = input.clone();
     turned.reverse();
-    assert_eq!(run("primitive_barrier", &input), turned);
+    assert_eq!(run(on, Primitive::Barrier, &input), turned);
 }
 
-#[test]
-fn copies_land_when_waited_for_and_are_zeros_where_there_is_nothing() {
+pub fn copies_land_when_waited_for_and_are_zeros_where_there_is_nothing(on: &mut On<'_>) {
     let input = words(&mut Random(3), 64);
-    for (i, (out, mut want)) in run("primitive_copy", &input)
+    for (i, (out, mut want)) in run(on, Primitive::Copy, &input)
         .into_iter()
         .zip(input)
         .enumerate()
@@ -105,12 +94,11 @@ fn copies_land_when_waited_for_and_are_zeros_where_there_is_nothing() {
     }
 }
 
-#[test]
-fn matrices_come_to_lanes_by_row_and_by_column() {
+pub fn matrices_come_to_lanes_by_row_and_by_column(on: &mut On<'_>) {
     let input = words(&mut Random(4), 32);
     // Matrix k, row r, column c of 16-bit numbers: lane 8 k + r put down its row.
     let number = |k: usize, r: usize, c: usize| input[8 * k + r][c / 2] >> (c % 2 * 16) & 0xffff;
-    for (lane, out) in run("primitive_matrices", &input).iter().enumerate() {
+    for (lane, out) in run(on, Primitive::Matrices, &input).iter().enumerate() {
         let (row, column) = (lane / 4, lane % 4 * 2);
         for k in 0..4 {
             assert_eq!(
@@ -143,8 +131,7 @@ fn halves(input: &[[u32; 8]], number: impl Fn(u16) -> f32) -> ([[f32; 16]; 16], 
     (a, b)
 }
 
-#[test]
-fn tensor_cores_multiply_bf16_and_f16() {
+pub fn tensor_cores_multiply_bf16_and_f16(on: &mut On<'_>) {
     let mut random = Random(5);
     let input: Vec<[u32; 8]> = (0..32)
         .map(|_| {
@@ -155,7 +142,7 @@ fn tensor_cores_multiply_bf16_and_f16() {
             })
         })
         .collect();
-    let output = run("primitive_mma_bf16", &input);
+    let output = run(on, Primitive::MmaBf16, &input);
     let (a, b) = halves(&input, |bits| bf16::from_bits(bits).to_f32());
     let (fa, fb) = halves(&input, |bits| f16::from_bits(bits).to_f32());
     for (lane, out) in output.iter().enumerate() {
@@ -169,8 +156,7 @@ fn tensor_cores_multiply_bf16_and_f16() {
     }
 }
 
-#[test]
-fn tensor_cores_multiply_int8() {
+pub fn tensor_cores_multiply_int8(on: &mut On<'_>) {
     let input = words(&mut Random(6), 32);
     let byte = |word: u32, e: usize| word.to_le_bytes()[e];
     let (mut a, mut b) = ([[0u8; 32]; 16], [[0i8; 8]; 32]);
@@ -185,8 +171,8 @@ fn tensor_cores_multiply_int8() {
             b[4 * t + 16 + e][g] = byte(words[5], e) as i8;
         }
     }
-    let both = run("primitive_mma_int8", &input);
-    let half = run("primitive_mma_half", &input);
+    let both = run(on, Primitive::MmaInt8, &input);
+    let half = run(on, Primitive::MmaHalf, &input);
     for lane in 0..32 {
         for e in 0..4 {
             let (row, column) = (lane / 4 + e / 2 * 8, lane % 4 * 2 + e % 2);
@@ -199,8 +185,7 @@ fn tensor_cores_multiply_int8() {
     }
 }
 
-#[test]
-fn conversions_round_like_their_definitions() {
+pub fn conversions_round_like_their_definitions(on: &mut On<'_>) {
     let mut random = Random(7);
     for round in 0..40u32 {
         let input: Vec<[u32; 8]> = (0..64u32)
@@ -230,7 +215,7 @@ fn conversions_round_like_their_definitions() {
                 ]
             })
             .collect();
-        for (out, lane) in run("primitive_conversions", &input).iter().zip(&input) {
+        for (out, lane) in run(on, Primitive::Conversions, &input).iter().zip(&input) {
             let (x, y) = (f32::from_bits(lane[0]), f32::from_bits(lane[1]));
             let same = |got: f32, want: f32| {
                 assert!(
@@ -272,28 +257,91 @@ fn conversions_round_like_their_definitions() {
     }
 }
 
-#[test]
-fn atomics_give_every_ticket_once() {
-    for order in Order::EACH {
-        let mut sim = SimLauncher::new(order);
+pub fn functions_are_exact_or_as_near_as_they_say(on: &mut On<'_>) {
+    let mut random = Random(9);
+    let input: Vec<[u32; 8]> = (0..64)
+        .map(|_| {
+            let mut words = std::array::from_fn(|_| random.next_u32());
+            words[0] = (random.uniform() * 40.0).to_bits();
+            words[1] = (random.uniform() * 3.0).to_bits();
+            words
+        })
+        .collect();
+    for (out, lane) in run(on, Primitive::Functions, &input).iter().zip(&input) {
+        let (x, y) = (f32::from_bits(lane[0]), f32::from_bits(lane[1]));
+        let near = |got: u32, want: f64, bound: f64| {
+            let got = f64::from(f32::from_bits(got));
+            assert!((got - want).abs() <= bound, "{x}: {got} {want}");
+        };
+        let power = f64::from(x).exp2();
+        near(out[0], power, power * 2f64.powi(-21));
+        let log = f64::from(x.abs()).log2();
+        near(out[1], log, 2f64.powi(-21) * log.abs().max(1.0));
+        assert_eq!(f32::from_bits(out[2]), x / y);
+        assert_eq!(f32::from_bits(out[3]), x.abs().sqrt());
+        assert_eq!(out[4] as i32, x.round_ties_even() as i32);
+        assert_eq!(out[5], lane[2].count_ones());
+        assert_eq!(out[6], lane[6]);
+        let sum = lane[5].wrapping_add(lane[3]).wrapping_add(lane[7]);
+        assert_eq!(out[7], sum);
+    }
+}
+
+/// Of everything but what is only near by its definition; without NaN, whose payload is anybody's, and with sums of products that are exact.
+pub fn bits_are_those_of_the_simulator(on: &mut On<'_>) {
+    let exact = [
+        Primitive::Shuffles,
+        Primitive::Barrier,
+        Primitive::Copy,
+        Primitive::Matrices,
+        Primitive::MmaBf16,
+        Primitive::MmaInt8,
+        Primitive::MmaHalf,
+        Primitive::Conversions,
+    ];
+    for primitive in exact {
+        let mut random = Random(10);
+        let threads = Kernel::Primitive(primitive).threads() as usize;
+        for _ in 0..20 {
+            let mut input: Vec<[u32; 8]> = (0..threads)
+                .map(|_| match primitive {
+                    Primitive::MmaBf16 => std::array::from_fn(|_| {
+                        let mut half =
+                            || u32::from(bf16::from_f32(random.below(9) as f32 - 4.0).to_bits());
+                        half() | half() << 16
+                    }),
+                    Primitive::Shuffles | Primitive::Conversions => std::array::from_fn(|_| {
+                        (random.uniform() * (random.uniform() * 14.0).exp2()).to_bits()
+                            & 0xffff_efff
+                    }),
+                    _ => std::array::from_fn(|_| random.next_u32()),
+                })
+                .collect();
+            // A word that is summed up.
+            input.iter_mut().for_each(|lane| lane[3] %= 1000);
+            let got = run(on, primitive, &input);
+            let want = run(&mut On::Simulator, primitive, &input);
+            assert!(got == want, "{primitive:?}");
+        }
+    }
+}
+
+pub fn atomics_give_every_ticket_once(on: &mut On<'_>) {
+    // Who draws which ticket is chance: they are sorted.
+    let words = on.run(|sim| {
         let memory = sim.alloc(48).unwrap();
         sim.clear(memory).unwrap();
         let tickets = sim.alloc(4 * 64 * 4).unwrap();
         let part = |at| memory.part(at, 16).unwrap().address();
         let params = [part(0), part(16), part(32), tickets.address()];
-        sim.run(
-            "primitive_atomics",
-            [4, 1, 1],
-            64,
-            0,
-            bytemuck::cast_slice(&params),
-        )
-        .unwrap();
-        let mut drawn: Vec<u32> = get(&mut sim, tickets, 256);
+        let kernel = Kernel::Primitive(Primitive::Atomics);
+        sim.launch(&Launch::new(kernel, [4, 1, 1], 0, params))
+            .unwrap();
+        let mut drawn: Vec<u32> = get(sim, tickets, 256);
         drawn.sort_unstable();
         assert!(drawn.into_iter().eq(0..256));
-        let words: Vec<u64> = get(&mut sim, memory, 6);
-        // The largest of i * 7 % 101 is 100; the last i that has it is 173.
-        assert_eq!((words[0], words[2], words[4]), (256, 100, 100 << 32 | 173));
-    }
+        get::<u64>(sim, memory, 6)
+    });
+    // The largest of i * 7 % 101 is 100; the last i that has it is 173.
+    assert_eq!((words[0], words[2], words[4]), (256, 100, 100 << 32 | 173));
 }
