@@ -3,9 +3,9 @@
 //! The published rules are regular expressions with look-ahead. They are written out by hand here: one pass, no backtracking, so a megabyte of
 //! blanks costs a megabyte of time. The expressions stand beside each rule, and the tests run both over the same texts.
 
-use std::sync::OnceLock;
+use std::{ops::RangeInclusive, sync::OnceLock};
 
-use tokenizers::utils::SysRegex;
+use regex_syntax::hir::{self, HirKind};
 
 /// A rule for words.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -181,35 +181,43 @@ impl Classes {
     }
 }
 
-/// Makes the tables now and not with the first prompt: some 50 ms, once a process.
+/// Makes the table now and not with the first prompt.
 pub(super) fn prepare() {
     classes();
 }
 
-/// Asks the regex engine once for each class, so that the rules above and a regex agree on every character.
-#[expect(
-    clippy::expect_used,
-    reason = "the patterns are constants; `prepare` compiles them before the first text"
-)]
+/// From the tables of the regex engine, so that the rules above and a regex agree on every character.
 fn classes() -> &'static Classes {
     static CLASSES: OnceLock<Classes> = OnceLock::new();
     CLASSES.get_or_init(|| {
         let mut classes = vec![Class::Other; char::MAX as usize + 1];
-        let every: String = ('\0'..=char::MAX).collect();
         for (pattern, class) in [
-            (r"\p{L}+", Class::Letter),
-            (r"\p{N}+", Class::Number),
-            (r"\s+", Class::Blank),
+            (r"\p{L}", Class::Letter),
+            (r"\p{N}", Class::Number),
+            (r"\s", Class::Blank),
         ] {
-            let regex = SysRegex::new(pattern).expect("a pattern that compiles");
-            for (start, end) in regex.find_iter(&every) {
-                for character in every[start..end].chars() {
-                    classes[character as usize] = class;
-                }
+            for range in ranges(pattern) {
+                classes[range].fill(class);
             }
         }
         Classes(classes.into_boxed_slice())
     })
+}
+
+/// The characters of a class.
+#[expect(
+    clippy::expect_used,
+    reason = "the patterns are constants; `prepare` parses them before the first text"
+)]
+fn ranges(pattern: &str) -> Vec<RangeInclusive<usize>> {
+    let hir = regex_syntax::parse(pattern).expect("a pattern that parses");
+    let HirKind::Class(hir::Class::Unicode(class)) = hir.kind() else {
+        unreachable!("{pattern} is a class of characters");
+    };
+    let ranges = class.ranges().iter();
+    ranges
+        .map(|range| range.start() as usize..=range.end() as usize)
+        .collect()
 }
 
 /// GPT-2's stand-in character for each byte: printable Latin-1 stands for itself, the rest for `U+0100` and up, in order.

@@ -1,3 +1,5 @@
+use tokenizers::utils::SysRegex;
+
 use super::*;
 use crate::testing::{Random, fuzz_runs};
 
@@ -18,6 +20,28 @@ fn by_regex<'a>(regex: &SysRegex, text: &'a str) -> Vec<&'a str> {
     }
     assert_eq!(end, text.len());
     words
+}
+
+#[test]
+fn every_character_is_of_the_class_that_the_regex_engine_finds() {
+    let every: String = ('\0'..=char::MAX).collect();
+    let mut found = vec![Class::Other; char::MAX as usize + 1];
+    for (pattern, class) in [
+        (r"\p{L}+", Class::Letter),
+        (r"\p{N}+", Class::Number),
+        (r"\s+", Class::Blank),
+    ] {
+        let regex = SysRegex::new(pattern).unwrap();
+        for (start, end) in regex.find_iter(&every) {
+            for character in every[start..end].chars() {
+                found[character as usize] = class;
+            }
+        }
+    }
+    let differs = every
+        .chars()
+        .find(|character| classes().of(*character) != found[*character as usize]);
+    assert_eq!(differs, None);
 }
 
 fn random_text(random: &mut Random) -> String {
