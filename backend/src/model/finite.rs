@@ -1,6 +1,12 @@
 //! Are the weights numbers? A scale that is infinite or not a number would turn every answer into noise, and is the mark of a broken conversion.
 
-use std::ops::Range;
+use std::{
+    num::NonZero,
+    ops::Range,
+    panic::resume_unwind,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
 
 use super::{
     error::Fault,
@@ -14,13 +20,40 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Bytes of a stretch, before it is rounded to whole blocks: long enough that reading ahead is not wasted.
 const STRETCH: usize = 1 << 20;
 
+/// More readers than this wait for the disk or the memory, not for a processor.
+const MOST_THREADS: usize = 4;
+
+/// Tells of the first tensor at fault.
 pub(super) fn check(weights: &Weights) -> Result<(), Fault> {
     let every = weights.bytes().div_ceil(MOST_BYTES).max(1);
-    for tensor in weights.tensors() {
-        check_tensor(tensor, every)?;
-        tensor.release();
-    }
-    Ok(())
+    let tensors: Vec<&Tensor> = weights.tensors().collect();
+    let next = AtomicUsize::new(0);
+    // Everyone takes tensors in their order and ends at a fault, so none before the first fault stays unread.
+    let read = || -> Option<(usize, Fault)> {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let tensor = tensors.get(index)?;
+            let checked = check_tensor(tensor, every);
+            tensor.release();
+            if let Err(fault) = checked {
+                return Some((index, fault));
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let faults = thread::scope(|scope| {
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, read).ok();
+        let helpers: Vec<_> = (1..threads.min(MOST_THREADS)).filter_map(spawn).collect();
+        let mut faults = vec![read()];
+        faults.extend(
+            helpers
+                .into_iter()
+                .map(|helper| helper.join().unwrap_or_else(|panic| resume_unwind(panic))),
+        );
+        faults
+    });
+    let first = faults.into_iter().flatten().min_by_key(|(index, _)| *index);
+    first.map_or(Ok(()), |(_, fault)| Err(fault))
 }
 
 /// One stretch of `every` is read.
