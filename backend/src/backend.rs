@@ -9,6 +9,7 @@
 
 mod cores;
 pub mod error;
+mod language;
 mod load;
 mod memory;
 pub mod options;

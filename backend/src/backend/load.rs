@@ -1,25 +1,27 @@
 //! From options to a running engine, cheapest checks first.
 
 use std::{
+    io,
+    panic::resume_unwind,
     path::Path,
     sync::{Arc, atomic::AtomicBool},
+    thread::{self, ScopedJoinHandle},
 };
 
 use super::{
-    BackendOptions, DeviceChoice, Inner, LoadError, ModelInfo, cores, memory, pool::Pool,
-    prepare::Desk,
+    BackendOptions, DeviceChoice, Inner, LoadError, ModelInfo, cores, language::Language, memory,
+    pool::Pool, prepare::Desk,
 };
 use crate::{
     call_syntax::CallSyntax,
     cpu::{Cpu, CpuOptions},
     device::Device,
     engine::{self, Engine, EngineOptions},
-    grammar::{Grammars, Vocabulary},
     model::{
         self, Model, TokenizerSource,
         plan::{self, MemoryPlan},
     },
-    prompt::{Template, TemplateOptions, on_probation},
+    prompt::Template,
     respond::counters::Counters,
     tokenizer::Tokenizer,
 };
@@ -52,31 +54,28 @@ pub(super) fn load(options: &BackendOptions) -> Result<Inner, LoadError> {
     }
     let model = model::open(&options.model).map_err(|error| LoadError::Model(error.to_string()))?;
     let plan = memory::plan(&model, options, plan::available())?;
-    let tokenizer = Tokenizer::new(&model.tokenizer)
-        .map_err(|error| LoadError::Tokenizer(error.to_string()))?
-        .with_end_tokens(&model.generation.end_tokens);
-    let template = TemplateOptions {
-        tools: options.tools,
-        context: plan.options.context,
-        parameters: model.parameters,
-        ..TemplateOptions::default()
-    };
-    let template = {
-        let (source, tokenizer) = (model.chat_template.clone(), tokenizer.clone());
-        on_probation(move || Template::new(source.as_deref(), &tokenizer, template))
-            .map_err(|error| LoadError::Template(error.to_string()))?
-    };
-    let grammars = Grammars::new(vocabulary(&tokenizer))
-        .map_err(|error| LoadError::Grammar(error.to_string()))?;
-    let pool = Pool::new(WORKERS, options.max_queue + options.max_batch).map_err(|error| {
-        let problem = format!("no thread could be started: {error}");
-        LoadError::Device {
-            asked: "cpu".to_owned(),
-            problem,
-        }
-    })?;
     let threads = options.threads.unwrap_or_else(cores::physical);
-    let device = cpu(&model, &plan, threads)?;
+    // Text is seen to beside the weights: both take about as long.
+    let (language, device) = thread::scope(|scope| {
+        let text = thread::Builder::new().name("engine-text".to_owned());
+        let language = text.spawn_scoped(scope, || {
+            Language::new(&model, options.tools, plan.options.context)
+        });
+        let device = cpu(&model, &plan, threads);
+        (language.map(ScopedJoinHandle::join), device)
+    });
+    let Language {
+        tokenizer,
+        template,
+        grammars,
+    } = match language {
+        Ok(Ok(language)) => language?,
+        Ok(Err(panic)) => resume_unwind(panic),
+        Err(error) => return Err(no_thread(&error)),
+    };
+    let device = device?;
+    let pool = Pool::new(WORKERS, options.max_queue + options.max_batch)
+        .map_err(|error| no_thread(&error))?;
     let info = info(
         &model,
         &plan,
@@ -86,6 +85,9 @@ pub(super) fn load(options: &BackendOptions) -> Result<Inner, LoadError> {
         &tokenizer,
     );
     let engine = engine(device, &model, &plan, options);
+    // A request with tools that comes meanwhile waits for it, any other does not. Were there no room for it here, that request would do it.
+    let prepared = grammars.clone();
+    let _ = pool.start(move || prepared.prepare());
     Ok(Inner {
         desk: Arc::new(Desk {
             context: engine.context(),
@@ -144,20 +146,10 @@ fn engine(
     Engine::start(device, options)
 }
 
-fn vocabulary(tokenizer: &Tokenizer) -> Vocabulary {
-    let tokens = 0..tokenizer.vocab_len() as u32;
-    let bytes = tokens
-        .clone()
-        .map(|token| match tokenizer.control_text(token) {
-            Some(name) => name.as_bytes().to_vec(),
-            None => tokenizer.token_bytes(token).to_vec(),
-        });
-    let encoder = tokenizer.clone();
-    Vocabulary {
-        bytes: bytes.collect(),
-        control: tokens.map(|token| tokenizer.is_control(token)).collect(),
-        end_tokens: tokenizer.end_tokens().to_vec(),
-        encode: Arc::new(move |text| encoder.encode_text(text)),
+fn no_thread(error: &io::Error) -> LoadError {
+    LoadError::Device {
+        asked: "cpu".to_owned(),
+        problem: format!("no thread could be started: {error}"),
     }
 }
 

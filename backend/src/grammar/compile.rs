@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Instant,
 };
 
@@ -49,7 +49,13 @@ pub(crate) struct Compiled {
 pub(crate) struct Compiler {
     vocabulary: Arc<Vocabulary>,
     digits: Arc<[u32]>,
-    factory: ParserFactory,
+    /// Made behind the start: it takes longer than all else that has to do with text, and no answer without tools needs it.
+    factories: OnceLock<Result<Factories, String>>,
+}
+
+pub(crate) struct Factories {
+    /// Of the model's vocabulary.
+    model: ParserFactory,
     /// Compiles for a vocabulary of single bytes, which is quicker where only the outcome counts.
     probe: ParserFactory,
 }
@@ -148,31 +154,26 @@ impl Order {
 
 impl Compiler {
     pub(crate) fn new(vocabulary: Vocabulary) -> Result<Self, String> {
-        let env = vocabulary.token_env()?;
-        let capabilities = InferenceCapabilities {
-            ff_tokens: true,
-            ..InferenceCapabilities::default()
-        };
-        let slices = llguidance::earley::SlicedBiasComputer::general_slices();
-        let mut factory = ParserFactory::new(&env, capabilities, &slices)
-            .map_err(|error| first_line(&error.to_string()))?;
-        let bytes = ApproximateTokEnv::single_byte_env();
-        let mut probe =
-            ParserFactory::new_simple(&bytes).map_err(|error| first_line(&error.to_string()))?;
-        for factory in [&mut factory, &mut probe] {
-            factory.quiet();
-            *factory.limits_mut() = limits::parser_limits();
-        }
+        vocabulary.check()?;
         Ok(Compiler {
             digits: vocabulary.digits(),
             vocabulary: Arc::new(vocabulary),
-            factory,
-            probe,
+            factories: OnceLock::new(),
         })
+    }
+
+    /// Makes what all compilations share, or waits for who is at it.
+    pub(crate) fn factories(&self) -> Result<&Factories, GrammarError> {
+        self.factories
+            .get_or_init(|| Factories::new(&self.vocabulary))
+            .as_ref()
+            .map_err(|problem| FieldError::new("tokenizer", problem).into())
     }
 
     /// Compiles on a thread that is waited for only so long.
     pub(crate) fn run(compiler: &Arc<Self>, order: Order) -> Result<Compiled, GrammarError> {
+        // First, as it has nothing to do with how long the order takes.
+        compiler.factories()?;
         let compiler = Arc::clone(compiler);
         let param = match order.tools.is_empty() {
             true => "text.format.schema",
@@ -186,6 +187,7 @@ impl Compiler {
     }
 
     fn compile(&self, order: &Order) -> Result<Compiled, GrammarError> {
+        let factories = self.factories()?;
         let answer = self.answer(&order.format)?;
         let lazy = answer.is_none() && !order.choice.is_forced();
         let callable = order.tools.filtered(|name| order.choice.allows(name));
@@ -217,7 +219,7 @@ impl Compiler {
         };
         let plan = Plan {
             vocabulary: Arc::clone(&self.vocabulary),
-            env: self.factory.tok_env().clone(),
+            env: factories.model.tok_env().clone(),
             digits: Arc::clone(&self.digits),
             watch,
             start,
@@ -258,9 +260,10 @@ impl Compiler {
         shape: Shape,
         answer: Option<&Value>,
     ) -> Result<Matcher, GrammarError> {
+        let factories = self.factories()?;
         let attempt = |tools: &Tools<'_>| {
             let grammar = calls::grammar(&tools.callable(), shape, answer, &self.vocabulary);
-            build(&self.factory, grammar)
+            build(&factories.model, grammar)
         };
         if let Ok(matcher) = attempt(tools) {
             return Ok(matcher);
@@ -303,11 +306,39 @@ impl Compiler {
             grammars: vec![calls::json_grammar("schema", schema)],
             max_tokens: None,
         };
-        build(&self.probe, grammar).map(drop)
+        self.probe(grammar)
     }
 
     fn probe_text(&self, lark: &str) -> Result<(), String> {
-        build(&self.probe, TopLevelGrammar::from_lark(lark.to_owned())).map(drop)
+        self.probe(TopLevelGrammar::from_lark(lark.to_owned()))
+    }
+
+    fn probe(&self, grammar: TopLevelGrammar) -> Result<(), String> {
+        let factories = self.factories().map_err(|error| error.to_string())?;
+        build(&factories.probe, grammar).map(drop)
+    }
+}
+
+impl Factories {
+    fn new(vocabulary: &Vocabulary) -> Result<Factories, String> {
+        let env = vocabulary.token_env()?;
+        let capabilities = InferenceCapabilities {
+            ff_tokens: true,
+            ..InferenceCapabilities::default()
+        };
+        let slices = llguidance::earley::SlicedBiasComputer::general_slices();
+        let bytes = ApproximateTokEnv::single_byte_env();
+        let mut factories = Factories {
+            model: ParserFactory::new(&env, capabilities, &slices)
+                .map_err(|error| first_line(&error.to_string()))?,
+            probe: ParserFactory::new_simple(&bytes)
+                .map_err(|error| first_line(&error.to_string()))?,
+        };
+        for factory in [&mut factories.model, &mut factories.probe] {
+            factory.quiet();
+            *factory.limits_mut() = limits::parser_limits();
+        }
+        Ok(factories)
     }
 }
 

@@ -46,8 +46,8 @@ impl Vocabulary {
         tokens.filter(begins).collect()
     }
 
-    /// The trie over all tokens, with control tokens behind the byte that no text has (0xff).
-    pub(crate) fn token_env(&self) -> Result<TokEnv, String> {
+    /// Does it contradict itself? Returns how many tokens there are and the first that ends an answer.
+    pub(crate) fn check(&self) -> Result<(u32, u32), String> {
         let size = u32::try_from(self.bytes.len()).map_err(|_| "too many tokens".to_owned())?;
         let Some(&first_end) = self.end_tokens.first() else {
             return Err("the vocabulary has no end token".to_owned());
@@ -60,6 +60,12 @@ impl Vocabulary {
         if self.control.len() != self.bytes.len() {
             return Err("the list of control tokens is not as long as the vocabulary".to_owned());
         }
+        Ok((size, first_end))
+    }
+
+    /// The trie over all tokens, with control tokens behind the byte that no text has (0xff).
+    pub(crate) fn token_env(&self) -> Result<TokEnv, String> {
+        let (size, first_end) = self.check()?;
         let words: Vec<Vec<u8>> = self
             .bytes
             .iter()
