@@ -192,53 +192,49 @@ fn pack_row(format: Format, row: &[u8], lane: usize, tile: &mut [u8]) {
                 put(tile, column / 2 * 64 + lane * 4 + column % 2 * 2, x);
             }
         }
-        _ => {
-            // Blocks of the file to a record: 1 or 2, or one of 256 columns.
-            let blocks = if format.block_len() == 256 {
-                1
-            } else {
-                record_blocks(format)
-            };
+        Format::Q8_0 => small_blocks::<34, 2, 2, 1088>(row, lane, tile),
+        Format::Q4_0 => small_blocks::<18, 2, 2, 576>(row, lane, tile),
+        Format::Q4_1 => small_blocks::<20, 4, 1, 320>(row, lane, tile),
+        Format::Q4K | Format::Q5K | Format::Q6K => {
             let records = tile.chunks_exact_mut(record_bytes(format));
-            for (record, blocks) in records.zip(row.chunks(blocks * format.block_bytes())) {
+            for (record, block) in records.zip(row.chunks_exact(format.block_bytes())) {
                 let (quants, scales) = record.split_at_mut(scales_start(format));
-                for (index, block) in blocks.chunks_exact(format.block_bytes()).enumerate() {
-                    let quants = &mut quants[index * quant_bytes(format)..];
-                    pack_block(format, block, index, lane, quants, scales);
-                }
+                large_block(format, block, lane, quants, scales);
             }
         }
     }
 }
 
-/// Writes a block of the file, which is number `index` in its record.
-fn pack_block(
-    format: Format,
-    block: &[u8],
-    index: usize,
+/// Blocks of 32 columns, `HEAD` bytes of scales and then the numbers, `IN` of them to a record. All sizes are known to the compiler: small models start as
+/// fast as this loop is.
+fn small_blocks<const BLOCK: usize, const HEAD: usize, const IN: usize, const RECORD: usize>(
+    row: &[u8],
     lane: usize,
-    quants: &mut [u8],
-    scales: &mut [u8],
+    tile: &mut [u8],
 ) {
+    const { assert!(RECORD == IN * (BLOCK - HEAD) * LANES + 64) }
+    assert!(lane < LANES);
+    let size = (BLOCK - HEAD) * LANES;
+    let (blocks, _) = row.as_chunks::<BLOCK>();
+    let (records, _) = tile.as_chunks_mut::<RECORD>();
+    for (record, blocks) in records.iter_mut().zip(blocks.chunks(IN)) {
+        for (index, block) in blocks.iter().enumerate() {
+            let (head, numbers) = block.split_at(HEAD);
+            for (part, scale) in head.as_chunks::<2>().0.iter().enumerate() {
+                put(record, IN * size + (index + part) * 32 + lane * 2, scale);
+            }
+            // Byte j of a file's block of 4-bit numbers holds columns j and j + 16, which is the order of the tile too.
+            for (group, four) in numbers.as_chunks::<4>().0.iter().enumerate() {
+                put(record, index * size + group * 64 + lane * 4, four);
+            }
+        }
+    }
+}
+
+/// Writes a block of 256 columns.
+fn large_block(format: Format, block: &[u8], lane: usize, quants: &mut [u8], scales: &mut [u8]) {
     let size = quant_bytes(format);
     match format {
-        Format::F32 | Format::F16 | Format::Bf16 => {}
-        Format::Q8_0 => {
-            put(scales, index * 32 + lane * 2, &block[..2]);
-            for (group, four) in block[2..].chunks_exact(4).enumerate() {
-                put(quants, group * 64 + lane * 4, four);
-            }
-        }
-        // Byte j of a file's block holds columns j and j + 16, which is the order of the tile too.
-        Format::Q4_0 | Format::Q4_1 => {
-            let (head, numbers) = block.split_at(format.block_bytes() - 16);
-            for (part, scale) in head.chunks_exact(2).enumerate() {
-                put(scales, (index + part) * 32 + lane * 2, scale);
-            }
-            for (group, four) in numbers.chunks_exact(4).enumerate() {
-                put(quants, group * 64 + lane * 4, four);
-            }
-        }
         Format::Q4K | Format::Q5K => {
             put(scales, lane * 2, &block[..2]);
             put(scales, 32 + lane * 2, &block[2..4]);
@@ -276,6 +272,7 @@ fn pack_block(
                 }
             }
         }
+        _ => {}
     }
 }
 
