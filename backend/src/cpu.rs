@@ -5,7 +5,7 @@
 //! forward     the order of operations     product     matrices shared among the team     threads     the team
 //! pack        tiles of sixteen rows       blocks      formats in registers               matmul      tile × tokens
 //! activation  int8, bf16, f32 rows        rope        positions                          attention   queries × pages
-//! kv          pages as tiles              simd        sixteen lanes on four instruction sets
+//! kv          pages as tiles              few         matrices times few tokens          simd        sixteen lanes on four instruction sets
 //! ```
 //!
 //! Invariant: the logits of a token are the same bits whatever batch, chunk or draft it was computed in and however many threads there are. All memory
@@ -15,6 +15,7 @@ mod activation;
 mod attention;
 mod blocks;
 mod buffers;
+mod few;
 mod forward;
 mod kv;
 mod matmul;
@@ -28,7 +29,10 @@ mod threads;
 
 pub use simd::Isa;
 
+use std::sync::Arc;
+
 use buffers::Buffers;
+use few::Few;
 use forward::Forward;
 use kv::{PageLayout, Pool};
 use network::Network;
@@ -110,8 +114,9 @@ pub enum CpuError {
 pub struct Cpu {
     caps: Caps,
     level: Level,
-    network: Network,
+    network: Arc<Network>,
     team: Team,
+    few: Few,
     pool: Pool,
     buffers: Buffers,
     sampling: sample::Scratch,
@@ -165,7 +170,7 @@ impl Cpu {
         };
         let mut team =
             Team::new(threads).map_err(|source| CpuError::Threads { threads, source })?;
-        let network = network::network(model, &mut team)?;
+        let network = Arc::new(network::network(model, &mut team)?);
         let layout = PageLayout::new(config, options.kv);
         let pool = Pool::new(layout, options.pages).map_err(|source| CpuError::Memory {
             what: "the KV pool",
@@ -189,6 +194,7 @@ impl Cpu {
                 vocab: config.vocab,
             },
             level,
+            few: Few::new(&network, level, team.threads()),
             network,
             team,
             pool,
@@ -255,6 +261,7 @@ impl Device for Cpu {
             level: self.level,
             network: &self.network,
             team: &mut self.team,
+            few: &mut self.few,
             pool: &mut self.pool,
             buffers: &mut self.buffers,
             step: &step,

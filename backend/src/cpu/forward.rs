@@ -5,10 +5,12 @@
 use super::{
     activation::{Activations, Encode, Layout, NormEncode},
     attention::{Attend, Item, MergeSegments, Workspace, finish, query_words, state_len},
-    buffers::Buffers,
+    buffers::{Buffers, Member},
+    few::{self, Factor, Few},
     kv::Pool,
     matmul::{Row, SiluMul, TileProduct},
     network::Network,
+    pack::Matrix,
     product::{Epilogue, product, tiles_per_chunk},
     rope::{EncodeQueries, Rotate, turn},
     simd::Level,
@@ -22,6 +24,7 @@ pub(crate) struct Forward<'a> {
     pub(crate) level: Level,
     pub(crate) network: &'a Network,
     pub(crate) team: &'a mut Team,
+    pub(crate) few: &'a mut Few,
     pub(crate) pool: &'a mut Pool,
     pub(crate) buffers: &'a mut Buffers,
     pub(crate) step: &'a Step,
@@ -77,40 +80,68 @@ impl Forward<'_> {
     fn attention(&mut self, index: usize) {
         let network = self.network;
         let layer = &network.layers[index];
-        let layout = &network.encodings.qkv;
-        self.norm(&layer.attention_norm, layout);
-        let [q, k, v] = &layer.qkv;
-        let tokens = self.step.tokens.len();
-        let columns = q.rows + k.rows + v.rows;
-        product(
-            self.level,
-            self.team,
-            &mut self.buffers.members,
-            &[q, k, v],
-            Activations {
-                layout,
-                words: &self.buffers.encoded,
-            },
-            &mut self.buffers.qkv[..tokens * columns],
-            columns,
-            Epilogue::Store,
-        );
+        self.norm(&layer.attention_norm, &network.encodings.qkv);
+        self.product(Factor::Qkv(index));
         self.rotate(index);
         self.attend(index);
         self.gather();
-        let layout = &network.encodings.attention_output;
+        self.product(Factor::AttentionOutput(index));
+    }
+
+    /// A product of the weights with what is encoded.
+    fn product(&mut self, factor: Factor) {
+        let network = self.network;
+        let config = &network.config;
+        let buffers = &mut *self.buffers;
+        let (matrices, layout) = factor.of(network);
+        let tokens = self.step.tokens.len();
+        let (out, columns, rows, epilogue) = match factor {
+            Factor::Qkv(_) => {
+                let columns: usize = matrices.iter().map(|matrix| matrix.rows).sum();
+                (&mut buffers.qkv, columns, tokens, Epilogue::Store)
+            }
+            Factor::GateUp(_) => (&mut buffers.gated, config.ffn, tokens, Epilogue::Store),
+            Factor::AttentionOutput(_) | Factor::Down(_) => {
+                (&mut buffers.x, config.hidden, tokens, Epilogue::Accumulate)
+            }
+            Factor::Output => {
+                let rows = self.step.rows.len();
+                (&mut buffers.logits, config.vocab, rows, Epilogue::Store)
+            }
+        };
+        let out = &mut out[..rows * columns];
+        if rows <= few::MOST_TOKENS {
+            self.few
+                .product(self.team, factor, &buffers.encoded, out, columns, epilogue);
+            return;
+        }
+        let x = Activations {
+            layout,
+            words: &buffers.encoded,
+        };
+        if let Factor::GateUp(index) = factor {
+            let layer = &network.layers[index];
+            let matrices = [&layer.gate, &layer.up];
+            gate_up(
+                self.level,
+                self.team,
+                &mut buffers.members,
+                matrices,
+                x,
+                out,
+            );
+            return;
+        }
+        let matrices: Vec<&Matrix> = matrices.iter().collect();
         product(
             self.level,
             self.team,
-            &mut self.buffers.members,
-            &[&layer.attention_output],
-            Activations {
-                layout,
-                words: &self.buffers.encoded,
-            },
-            &mut self.buffers.x[..tokens * network.config.hidden],
-            network.config.hidden,
-            Epilogue::Accumulate,
+            &mut buffers.members,
+            &matrices,
+            x,
+            out,
+            columns,
+            epilogue,
         );
     }
 
@@ -364,69 +395,32 @@ impl Forward<'_> {
 
     fn feed_forward(&mut self, index: usize) {
         let network = self.network;
-        let config = &network.config;
         let layer = &network.layers[index];
-        let tokens = self.step.tokens.len();
-        let layout = &network.encodings.gate_up;
-        self.norm(&layer.ffn_norm, layout);
-        let level = self.level;
-        let x = Activations {
-            layout,
-            words: &self.buffers.encoded,
-        };
-        let per_chunk = tiles_per_chunk(self.team.threads(), &layer.gate) / 2;
-        self.team.stripes(
-            &mut self.buffers.gated[..tokens * config.ffn],
-            config.ffn,
-            0..config.ffn,
-            per_chunk,
-            &mut self.buffers.members,
-            |member, mut stripe| {
-                let [gate, up] = &mut member.tiles;
-                let (gate, up) = (&mut gate[..tokens], &mut up[..tokens]);
-                for (matrix, out) in [(&layer.gate, &mut *gate), (&layer.up, &mut *up)] {
-                    level.run(TileProduct {
-                        matrix,
-                        tile: stripe.index,
-                        x,
-                        out,
-                    });
-                }
-                level.run(SiluMul { gate, up });
-                for (token, tile) in gate.iter().enumerate() {
-                    let row = stripe.row(token);
-                    row.copy_from_slice(&tile[..row.len()]);
-                }
-            },
-        );
+        self.norm(&layer.ffn_norm, &network.encodings.gate_up);
+        self.product(Factor::GateUp(index));
+        let Forward {
+            level,
+            step,
+            buffers,
+            ..
+        } = self;
+        let ffn = network.config.ffn;
         let layout = &network.encodings.down;
-        let gated = &self.buffers.gated;
+        let gated = &buffers.gated;
         self.team.rows(
-            &mut self.buffers.encoded,
+            &mut buffers.encoded,
             layout.stride,
-            tokens,
+            step.tokens.len(),
             8,
             |token, row| {
                 level.run(Encode {
                     layout,
-                    x: &gated[token * config.ffn..(token + 1) * config.ffn],
+                    x: &gated[token * ffn..(token + 1) * ffn],
                     row,
                 });
             },
         );
-        product(
-            level,
-            self.team,
-            &mut self.buffers.members,
-            &[&layer.down],
-            Activations {
-                layout,
-                words: &self.buffers.encoded,
-            },
-            &mut self.buffers.x[..tokens * config.hidden],
-            config.hidden,
-            Epilogue::Accumulate,
-        );
+        self.product(Factor::Down(index));
     }
 
     fn output(&mut self) {
@@ -461,18 +455,47 @@ impl Forward<'_> {
                 });
             },
         );
-        product(
-            *level,
-            self.team,
-            &mut buffers.members,
-            &[&network.output],
-            Activations {
-                layout,
-                words: &buffers.encoded,
-            },
-            &mut buffers.logits[..step.rows.len() * config.vocab],
-            config.vocab,
-            Epilogue::Store,
-        );
+        self.product(Factor::Output);
     }
+}
+
+/// `out[token] = silu(gate × x[token]) * (up × x[token])`.
+fn gate_up(
+    level: Level,
+    team: &mut Team,
+    members: &mut [Member],
+    [gate, up]: [&Matrix; 2],
+    x: Activations<'_>,
+    out: &mut [f32],
+) {
+    let ffn = gate.rows;
+    let tokens = out.len() / ffn;
+    let per_chunk = tiles_per_chunk(team.threads(), gate) / 2;
+    team.stripes(
+        out,
+        ffn,
+        0..ffn,
+        per_chunk,
+        members,
+        |member, mut stripe| {
+            let [gates, ups] = &mut member.tiles;
+            let (gates, ups) = (&mut gates[..tokens], &mut ups[..tokens]);
+            for (matrix, out) in [(gate, &mut *gates), (up, &mut *ups)] {
+                level.run(TileProduct {
+                    matrix,
+                    tile: stripe.index,
+                    x,
+                    out,
+                });
+            }
+            level.run(SiluMul {
+                gate: gates,
+                up: ups,
+            });
+            for (token, tile) in gates.iter().enumerate() {
+                let row = stripe.row(token);
+                row.copy_from_slice(&tile[..row.len()]);
+            }
+        },
+    );
 }

@@ -2,15 +2,15 @@
 //!
 //! A region is a number of chunks. Every member of the team first takes the chunks of its own contiguous share (so that it streams through memory), then
 //! helps the others with theirs. The caller is a member and never waits for one that has not begun: when another process takes a core, the region
-//! takes as long as the rest of the team needs, and no barrier waits for the scheduler. Members spin for some microseconds between regions, then park.
+//! takes as long as the rest of the team needs. For a member that has begun and lost its core, regions of [`Team::pieces`] do not wait either.
+//! Members spin for some microseconds between regions, then park.
 //!
-//! Invariant: a member touches the job only while it is counted in `state`; the caller returns from [`Team::run`] only when the region is closed and the count
-//! is zero. All `unsafe` outside `cpu/simd` is here and in `parts`: the borrowed job, and the disjoint parts of a slice that the members write.
+//! Invariant: a member touches what is posted only while it is counted in `state`; the caller takes it back only when the region is closed and the count
+//! is zero. All `unsafe` outside `cpu/simd` is here, in `slices` and in `parts`: the borrowed job, and the disjoint parts of a slice that the members write.
 
 use std::{
     cell::UnsafeCell,
     fmt,
-    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc,
@@ -20,10 +20,12 @@ use std::{
 };
 
 mod parts;
+mod pieces;
+mod place;
+mod slices;
 
-use parts::{Parts, Stripe};
-
-use super::simd::LANES;
+pub(crate) use pieces::{Board, Pieces};
+use place::{Meetings, Places, core};
 
 /// Turns of the spin loop before a member parks: some tens of microseconds, longer than the serial part between two regions of a step.
 const SPINS: u32 = 4_000;
@@ -46,19 +48,30 @@ pub(crate) struct Team {
 
 struct Shared {
     state: AtomicU64,
-    job: UnsafeCell<Option<*const Job<'static>>>,
+    posted: UnsafeCell<Posted>,
     queues: Box<[Queue]>,
     parked: Box<[AtomicBool]>,
+    places: Places,
     panicked: AtomicBool,
 }
 
-// SAFETY: `job` is the only part that is not `Sync` by itself. It is written by the caller while no member is counted in `state`, and read by members
-// while they are; the pointee is `Sync`.
+/// What members find in an open region.
+enum Posted {
+    Nothing,
+    /// Lives until the region has been closed and left by all.
+    Borrowed(*const Job<'static>),
+    /// Members keep it for as long as they are at it, and leave the region at once.
+    Shared(Arc<dyn Pieces>),
+}
+
+// SAFETY: `posted` is the only part that is not `Sync` by itself. It is written by the caller while no member is counted in `state`, and read by members
+// while they are; what it points to is `Sync`.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; the pointer is only followed under that protocol.
 unsafe impl Send for Shared {}
 
 /// A member's share of the chunks. On its own cache line.
+#[derive(Debug, Default)]
 #[repr(align(128))]
 struct Queue {
     next: AtomicUsize,
@@ -71,14 +84,10 @@ impl Team {
         let threads = threads.clamp(1, 1024);
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
-            job: UnsafeCell::new(None),
-            queues: (0..threads)
-                .map(|_| Queue {
-                    next: AtomicUsize::new(0),
-                    end: AtomicUsize::new(0),
-                })
-                .collect(),
+            posted: UnsafeCell::new(Posted::Nothing),
+            queues: (0..threads).map(|_| Queue::default()).collect(),
             parked: (0..threads).map(|_| AtomicBool::new(false)).collect(),
+            places: Places::new(threads),
             panicked: AtomicBool::new(false),
         });
         let mut team = Team {
@@ -117,12 +126,24 @@ impl Team {
                 .end
                 .store(chunks * (member + 1) / members, Ordering::Relaxed);
         }
-        // SAFETY: the last region is closed and left by all members, so nobody reads `job` now. Its lifetime is extended only until this function has
-        // closed the region and seen the last member leave, below, on every path.
-        unsafe {
-            *shared.job.get() = Some(std::mem::transmute::<*const Job<'_>, *const Job<'static>>(
-                job,
-            ));
+        // SAFETY: only the lifetime changes. `region` returns when it has closed the region and seen the last member leave, on every path.
+        let posted = unsafe {
+            std::mem::transmute::<*const Job<'_>, *const Job<'static>>(std::ptr::from_ref(job))
+        };
+        self.region(Posted::Borrowed(posted), || shared.work(0, job));
+        assert!(
+            !shared.panicked.swap(false, Ordering::Relaxed),
+            "a member of the thread team panicked"
+        );
+    }
+
+    /// Opens a region with `posted` for the members, does the caller's part, closes the region and waits until no member is counted in it.
+    fn region(&self, posted: Posted, own: impl FnOnce()) {
+        let shared = &*self.shared;
+        // SAFETY: the last region is closed and left by all members, so nobody reads this now.
+        unsafe { *shared.posted.get() = posted };
+        if let Some(core) = core::current() {
+            shared.places.meet(0, core, &mut Meetings::default());
         }
         let region = shared.state.load(Ordering::Relaxed) & !(REGION - 1);
         shared
@@ -133,7 +154,7 @@ impl Team {
                 Thread::unpark(handle.thread());
             }
         }
-        let outcome = catch_unwind(AssertUnwindSafe(|| shared.work(0, job)));
+        let outcome = catch_unwind(AssertUnwindSafe(own));
         shared.state.fetch_and(!OPEN, Ordering::SeqCst);
         let mut spins = 0u32;
         while shared.state.load(Ordering::Acquire) & ACTIVE != 0 {
@@ -144,181 +165,72 @@ impl Team {
                 thread::yield_now();
             }
         }
+        // SAFETY: as above. What was shared is not kept from its owner.
+        unsafe { *shared.posted.get() = Posted::Nothing };
         if let Err(panic) = outcome {
             resume_unwind(panic);
         }
-        assert!(
-            !shared.panicked.swap(false, Ordering::Relaxed),
-            "a member of the thread team panicked"
-        );
     }
+}
 
-    /// Calls `job(row, part)` for the first `rows` rows of a matrix of `stride` numbers a row.
-    pub(crate) fn rows<T: Send>(
-        &mut self,
-        matrix: &mut [T],
-        stride: usize,
-        rows: usize,
-        per_chunk: usize,
-        job: impl Fn(usize, &mut [T]) + Sync,
-    ) {
-        let mut none = vec![(); self.threads()];
-        self.rows_with(
-            matrix,
-            stride,
-            rows,
-            per_chunk,
-            &mut none,
-            |(), row, part| job(row, part),
-        );
-    }
-
-    /// As [`Team::rows`], and every member has a scratch of its own.
-    pub(crate) fn rows_with<T: Send, S: Send>(
-        &mut self,
-        matrix: &mut [T],
-        stride: usize,
-        rows: usize,
-        per_chunk: usize,
-        scratch: &mut [S],
-        job: impl Fn(&mut S, usize, &mut [T]) + Sync,
-    ) {
-        assert!(scratch.len() >= self.threads(), "a scratch for each member");
-        assert!(rows * stride <= matrix.len(), "rows lie in the matrix");
-        let per_chunk = per_chunk.max(1);
-        let parts = Parts::new(matrix);
-        let scratch = Parts::new(scratch);
-        self.run(rows.div_ceil(per_chunk), &|member, chunk| {
-            // SAFETY: `run` never runs two calls with the same member at the same time.
-            let own = unsafe { &mut scratch.range(member, 1)[0] };
-            for row in chunk * per_chunk..rows.min((chunk + 1) * per_chunk) {
-                // SAFETY: row ranges are disjoint and every row belongs to one chunk, which `run` hands out once.
-                job(own, row, unsafe { parts.range(row * stride, stride) });
+/// Hands out chunks until none is left, those of the member's own queue first: `each(queue, chunk)`.
+fn deal(queues: &[Queue], member: usize, mut each: impl FnMut(usize, usize)) {
+    for turn in 0..queues.len() {
+        let index = (member + turn) % queues.len();
+        let queue = &queues[index];
+        let end = queue.end.load(Ordering::Relaxed);
+        // The load keeps helpers from writing to a line whose owner still needs it.
+        while queue.next.load(Ordering::Relaxed) < end {
+            let chunk = queue.next.fetch_add(1, Ordering::Relaxed);
+            if chunk >= end {
+                break;
             }
-        });
-    }
-
-    /// Calls `job(row, part, other)` for the first `rows` rows of two matrices.
-    #[expect(clippy::too_many_arguments, reason = "two matrices with their strides")]
-    pub(crate) fn rows_two<T: Send, U: Send>(
-        &mut self,
-        matrix: &mut [T],
-        stride: usize,
-        other: &mut [U],
-        other_stride: usize,
-        rows: usize,
-        per_chunk: usize,
-        job: impl Fn(usize, &mut [T], &mut [U]) + Sync,
-    ) {
-        assert!(rows * other_stride <= other.len(), "rows lie in the matrix");
-        let other = Parts::new(other);
-        self.rows(matrix, stride, rows, per_chunk, |row, part| {
-            // SAFETY: `rows` hands every row out once, and row ranges are disjoint.
-            job(row, part, unsafe {
-                other.range(row * other_stride, other_stride)
-            });
-        });
-    }
-
-    /// Calls `job(scratch, stripe)` for all stripes of [`LANES`] columns in `range`, of a row-major matrix of `columns` columns; the last may be narrower.
-    /// Every member has a scratch of its own.
-    pub(crate) fn stripes<T: Send, S: Send>(
-        &mut self,
-        matrix: &mut [T],
-        columns: usize,
-        range: Range<usize>,
-        per_chunk: usize,
-        scratch: &mut [S],
-        job: impl Fn(&mut S, Stripe<'_, T>) + Sync,
-    ) {
-        assert!(scratch.len() >= self.threads(), "a scratch for each member");
-        assert!(range.end <= columns, "stripes lie in the matrix");
-        let rows = matrix.len() / columns;
-        let stripes = range.len().div_ceil(LANES);
-        let per_chunk = per_chunk.max(1);
-        let parts = Parts::new(matrix);
-        let scratch = Parts::new(scratch);
-        self.run(stripes.div_ceil(per_chunk), &|member, chunk| {
-            // SAFETY: `run` never runs two calls with the same member at the same time.
-            let own = unsafe { &mut scratch.range(member, 1)[0] };
-            for index in chunk * per_chunk..stripes.min((chunk + 1) * per_chunk) {
-                let start = range.start + index * LANES;
-                let stripe = Stripe {
-                    index,
-                    start,
-                    width: LANES.min(range.end - start),
-                    columns,
-                    rows,
-                    parts: &parts,
-                };
-                job(own, stripe);
-            }
-        });
-    }
-
-    /// Calls `job(scratch, item, part)` for parts `[start, start + len)` of a slice, which must not overlap and come in ascending order.
-    pub(crate) fn parts<T: Send, S: Send>(
-        &mut self,
-        slice: &mut [T],
-        ranges: &[(usize, usize)],
-        scratch: &mut [S],
-        job: impl Fn(&mut S, usize, &mut [T]) + Sync,
-    ) {
-        assert!(scratch.len() >= self.threads(), "a scratch for each member");
-        let mut end = 0;
-        for &(start, len) in ranges {
-            assert!(
-                start >= end && start + len <= slice.len(),
-                "parts are disjoint and inside the slice"
-            );
-            end = start + len;
+            each(index, chunk);
         }
-        let parts = Parts::new(slice);
-        let scratch = Parts::new(scratch);
-        self.run(ranges.len(), &|member, item| {
-            // SAFETY: `run` never runs two calls with the same member at the same time.
-            let own = unsafe { &mut scratch.range(member, 1)[0] };
-            let (start, len) = ranges[item];
-            // SAFETY: the ranges were checked to be disjoint, and each is handed out once.
-            job(own, item, unsafe { parts.range(start, len) });
-        });
     }
 }
 
 impl Shared {
-    /// Takes chunks until none is left, its own share first.
+    /// Does chunks until none is left.
     fn work(&self, member: usize, job: &Job<'_>) {
-        let members = self.queues.len();
-        for turn in 0..members {
-            let queue = &self.queues[(member + turn) % members];
-            let end = queue.end.load(Ordering::Relaxed);
-            // The load keeps helpers from writing to a line whose owner still needs it.
-            while queue.next.load(Ordering::Relaxed) < end {
-                let chunk = queue.next.fetch_add(1, Ordering::Relaxed);
-                if chunk >= end {
-                    break;
-                }
-                job(member, chunk);
-            }
-        }
+        deal(&self.queues, member, |_, chunk| job(member, chunk));
     }
 
     fn serve(&self, member: usize) {
         let mut seen = 0;
+        let mut meetings = Meetings::default();
         while let Some(region) = self.enter(member, seen) {
             seen = region;
-            let outcome = catch_unwind(AssertUnwindSafe(|| {
-                // SAFETY: this member is counted in `state`, so the caller is still inside `run` and the job it borrowed is alive.
-                if let Some(job) = unsafe { *self.job.get() } {
-                    // SAFETY: as above.
-                    self.work(member, unsafe { &*job });
+            let is_shared =
+                core::current().is_some_and(|core| self.places.meet(member, core, &mut meetings));
+            // SAFETY: this member is counted in `state`, so the caller does not write here, until it leaves.
+            match unsafe { &*self.posted.get() } {
+                Posted::Nothing => self.leave(),
+                Posted::Borrowed(job) => {
+                    let outcome = catch_unwind(AssertUnwindSafe(|| {
+                        // SAFETY: this member is counted, so the caller is still inside `run` and the job it borrowed is alive.
+                        self.work(member, unsafe { &**job });
+                    }));
+                    if outcome.is_err() {
+                        self.panicked.store(true, Ordering::Relaxed);
+                    }
+                    self.leave();
                 }
-            }));
-            if outcome.is_err() {
-                self.panicked.store(true, Ordering::Relaxed);
+                Posted::Shared(work) => {
+                    let work = Arc::clone(work);
+                    self.leave();
+                    // After a panic the piece is not done, and the caller, who does it again, panics itself.
+                    let _ = catch_unwind(AssertUnwindSafe(|| pieces::take(&*work, member)));
+                }
             }
-            self.state.fetch_sub(1, Ordering::Release);
+            if is_shared {
+                core::leave_for(|core| !self.places.is_taken(core));
+            }
         }
+    }
+
+    fn leave(&self) {
+        self.state.fetch_sub(1, Ordering::Release);
     }
 
     /// Waits for an open region after `seen` and joins it; `None` when the team ends.
@@ -346,6 +258,7 @@ impl Shared {
                 continue;
             }
             // The caller reads the flag after it has opened a region; the state is read again after the flag is set. One of the two sees the other.
+            self.places.park(member);
             self.parked[member].store(true, Ordering::SeqCst);
             let now = self.state.load(Ordering::SeqCst);
             if now & STOP == 0 && (now & OPEN == 0 || now / REGION == seen) {
@@ -395,28 +308,6 @@ mod tests {
                     .all(|count| count.load(Ordering::Relaxed) == 1)
             );
         }
-    }
-
-    #[test]
-    fn stripes_cover_a_matrix_whose_width_is_no_multiple() {
-        let mut team = Team::new(3).unwrap();
-        let mut matrix = vec![0usize; 5 * 37];
-        team.stripes(
-            &mut matrix,
-            37,
-            0..37,
-            1,
-            &mut [(), (), ()],
-            |(), mut stripe| {
-                for row in 0..5 {
-                    let start = stripe.index * 16;
-                    for (i, value) in stripe.row(row).iter_mut().enumerate() {
-                        *value += row * 37 + start + i;
-                    }
-                }
-            },
-        );
-        assert_eq!(matrix, (0..5 * 37).collect::<Vec<_>>());
     }
 
     #[test]
