@@ -12,7 +12,7 @@ use super::{
     GgufVocabulary, Model, TokenizerSource,
     config::{LlamaConfig, RopeScaling},
     error::OneLine,
-    plan::{Available, Bytes, MemoryPlan},
+    plan::{Available, Bytes, MemoryPlan, splits},
     template,
     weights::Format,
 };
@@ -284,6 +284,18 @@ impl Inspection {
                 options.sequences, options.context, options.kv, options.batch_tokens
             ),
         )?;
+        let splits = splits(&self.config, plan);
+        if !splits.is_empty() {
+            let each = splits
+                .iter()
+                .map(|split| format!("{} on each of {}", Bytes(split.each.total()), split.devices));
+            let each: Vec<String> = each.collect();
+            line(
+                f,
+                "several GPUs",
+                format_args!("would take {}; not in this release", each.join(", ")),
+            )?;
+        }
         let Some(available) = self.available else {
             return line(f, "", "how much memory is left is not known here");
         };

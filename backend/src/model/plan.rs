@@ -8,8 +8,10 @@ use super::config::LlamaConfig;
 use crate::device::PAGE_TOKENS;
 
 mod available;
+mod split;
 
 pub use available::{Available, available};
+pub use split::{Split, splits};
 
 /// How keys and values are kept.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
