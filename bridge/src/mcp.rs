@@ -7,14 +7,14 @@
 use std::{error::Error as _, time::Duration};
 
 use http::{HeaderMap, Method};
-use reqwest::{Body, Client, Response};
+use reqwest::{Body, Response};
 use url::Url;
 
 use crate::{
     headers,
     server::body,
     upstream::{
-        client::{self, ClientError, authority},
+        client::{self, Client, ClientError, authority},
         probe::root_cause,
     },
 };

@@ -54,7 +54,7 @@ pub use self::{
 pub struct State {
     pub config: Config,
     /// For requests to the upstream.
-    pub client: reqwest::Client,
+    pub client: client::Client,
     pub metrics: Metrics,
     pub upstream: Upstream,
     pub draining: Drain,

@@ -34,11 +34,7 @@ pub enum Upstream {
 }
 
 impl Upstream {
-    pub fn new(
-        config: &UpstreamConfig,
-        client: reqwest::Client,
-        max_response_bytes: usize,
-    ) -> Self {
+    pub fn new(config: &UpstreamConfig, client: client::Client, max_response_bytes: usize) -> Self {
         match config {
             UpstreamConfig::Http(settings) => {
                 Self::Http(Http::new(client, settings.clone(), max_response_bytes))

@@ -3,15 +3,19 @@
 //! It never follows a redirect (a prompt must not travel to a host the user did not name), has no overall time limit
 //! (a long prefill is not an error) and decompresses nothing (bytes are relayed as they came).
 
+mod home;
+
 use std::{
     net::IpAddr,
     sync::{Arc, Once},
     time::Duration,
 };
 
-use reqwest::{Client, redirect};
+use reqwest::redirect;
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use url::{Host, Url};
+
+pub use self::home::{Client, Request};
 
 /// Shorter than the 5 s after which llama-server closes an idle connection: a request sent into that closing would fail.
 pub(super) const POOL_IDLE: Duration = Duration::from_secs(4);
@@ -29,7 +33,7 @@ pub enum ClientError {
 /// # Errors
 /// Only when TLS cannot be set up.
 pub fn build(target: &Url, connect_timeout: Duration) -> Result<Client, ClientError> {
-    let mut builder = Client::builder()
+    let mut builder = reqwest::Client::builder()
         .connect_timeout(connect_timeout)
         .redirect(redirect::Policy::none())
         .http1_only()
@@ -44,7 +48,7 @@ pub fn build(target: &Url, connect_timeout: Duration) -> Result<Client, ClientEr
     } else {
         builder = builder.tls_backend_preconfigured(trust_nobody()?);
     }
-    Ok(builder.build()?)
+    Ok(Client::new(builder.build()?))
 }
 
 /// A client for nowhere in particular, over plain http.
@@ -52,11 +56,11 @@ pub fn build(target: &Url, connect_timeout: Duration) -> Result<Client, ClientEr
 /// # Errors
 /// As [`build`].
 pub fn plain() -> Result<Client, ClientError> {
-    let builder = Client::builder()
+    let builder = reqwest::Client::builder()
         .tls_backend_preconfigured(trust_nobody()?)
         .redirect(redirect::Policy::none())
         .no_proxy();
-    Ok(builder.build()?)
+    Ok(Client::new(builder.build()?))
 }
 
 /// True for `localhost` and loopback addresses.

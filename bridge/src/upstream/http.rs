@@ -9,12 +9,11 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use protocol::{ApiError, ErrorKind, Object};
-use reqwest::Client;
 use url::Url;
 
 use super::{
     Answer, Detected, SendError,
-    client::authority,
+    client::{Client, authority},
     direct::{Direct, Fault},
     place,
     probe::{self, ProbeError, root_cause},

@@ -10,13 +10,16 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use reqwest::{Response, StatusCode};
 use serde_json::Value;
 use tokio::sync::Mutex;
 use url::Url;
 
 use self::judge::{from_models, from_props};
-use super::{client::authority, place};
+use super::{
+    client::{Client, Request, authority},
+    place,
+};
 use crate::config::{HttpUpstream, UpstreamKind};
 
 mod judge;
@@ -204,7 +207,7 @@ async fn read(response: &mut Response, limit: usize) -> Result<Option<Bytes>, re
     Ok(Some(body.freeze()))
 }
 
-fn authorized(request: RequestBuilder, upstream: &HttpUpstream) -> RequestBuilder {
+fn authorized(request: Request, upstream: &HttpUpstream) -> Request {
     match &upstream.api_key {
         Some(key) => request.bearer_auth(key.expose()),
         None => request,

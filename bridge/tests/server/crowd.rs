@@ -1,11 +1,17 @@
 //! A crowd of connections is served by more than one thread, and none of them is forgotten on the way down.
 
-use std::{fs, num::NonZero};
+use std::{
+    fs,
+    num::NonZero,
+    sync::{Arc, Mutex},
+};
 
 use codex_bridge::server::Server;
+use http::Response;
 
 use crate::{
     drain::streaming,
+    scripted::{self, Scripted, gated},
     support::{Bridge, Raw, config, nobody, soon},
 };
 
@@ -90,5 +96,45 @@ async fn an_open_answer_of_another_thread_ends_in_order() {
     raw.until("two\r\n").await;
     drop(feed);
     assert_eq!(raw.rest().await, "0\r\n\r\n");
+    bridge.stopped().await;
+}
+
+#[tokio::test]
+async fn a_thread_that_ends_takes_no_connection_to_a_server_with_it() {
+    let (feed, stream) = gated();
+    let answers = Arc::new(Mutex::new(vec![stream, scripted::text("whole")]));
+    let server = Scripted::start(move |_| {
+        let answer = answers.lock().unwrap().pop();
+        async move { Response::new(answer.unwrap()) }
+    })
+    .await;
+    let mut config = config(nobody());
+    config.mcp_proxy = Some(format!("http://{}/s", server.address).parse().unwrap());
+    let server = Server::bind(config).await.unwrap();
+    let mut bridge = Bridge::serving(server.on_threads(THREADS));
+    let mut few = crowd(&bridge, 8).await;
+
+    // The ninth has a thread of its own, and opens the connection that the next request to that server finds.
+    let mut ninth = bridge.connect().await;
+    ninth.send("GET /mcp/a HTTP/1.1\nhost: localhost\n\n").await;
+    ninth.until("whole").await;
+    assert!(matches!(lanes(), None | Some(1)), "{:?}", lanes());
+    few[0]
+        .send("GET /mcp/a HTTP/1.1\nhost: localhost\n\n")
+        .await;
+    feed.send("one").await.unwrap();
+    few[0].until("one\r\n").await;
+    drop(ninth);
+    soon(async {
+        while !matches!(lanes(), None | Some(0)) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+
+    feed.send("two").await.unwrap();
+    few[0].until("two\r\n").await;
+    drop(feed);
+    bridge.stop();
     bridge.stopped().await;
 }
