@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, header::CONTENT_LENGTH, request::Parts};
 use http_body_util::{BodyExt, combinators::BoxBody};
 use hyper::{
     body::{Body, Frame, Incoming, SizeHint},
@@ -74,8 +74,11 @@ where
         finish(response.headers_mut(), &entry.id, origin);
         entry.status = Some(response.status());
         entry.complete = is_head;
+        let length = response.headers().get(CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         Ok(response.map(|body| Logged {
             body: body.boxed(),
+            length,
             entry,
         }))
     }
@@ -157,6 +160,8 @@ impl Body for Counted {
 /// A response body that takes the request's log entry along and, by being dropped, has it written.
 pub(super) struct Logged {
     body: BoxBody<Bytes, warp::Error>,
+    /// As the head says. hyper does not ask for the end of a body whose length it knows.
+    length: Option<u64>,
     entry: Entry,
 }
 
@@ -173,6 +178,7 @@ impl Body for Logged {
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, Bytes::len);
                 self.entry.bytes_out += length as u64;
+                self.entry.complete |= self.length == Some(self.entry.bytes_out);
                 let elapsed = self.entry.log.elapsed();
                 self.entry.first_byte.get_or_insert(elapsed);
             }

@@ -65,9 +65,14 @@ pub fn response(response: &mut Object, translation: &Translation) -> usize {
     let is_cut = is_incomplete(response);
     if let Some(output) = response.get_mut("output").and_then(Value::as_array_mut) {
         for output_item in output.iter_mut().filter_map(Value::as_object_mut) {
-            let arguments = str_or_empty(output_item, "arguments");
-            let is_cut = (is_cut || is_incomplete(output_item))
-                && serde_json::from_str::<Object>(arguments).is_err();
+            // An item knows best about itself.
+            let is_cut = match str_or_empty(output_item, "status") {
+                "" => is_cut,
+                _ => is_incomplete(output_item),
+            };
+            let is_cut = is_cut
+                && ItemKind::of(output_item) == ItemKind::FunctionCall
+                && serde_json::from_str::<Object>(str_or_empty(output_item, "arguments")).is_err();
             repaired += usize::from(item(output_item, translation));
             if is_cut {
                 cut(output_item);

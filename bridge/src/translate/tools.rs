@@ -105,8 +105,14 @@ pub(super) fn write(
     if offer.listed {
         body.insert("tools".into(), functions.into());
     }
-    if let Some(value) = choice.value(upstream.dialect) {
-        body.insert("tool_choice".into(), value);
+    match choice.value(upstream.dialect) {
+        Some(value) => {
+            body.insert("tool_choice".into(), value);
+        }
+        // `null` is none either.
+        None => {
+            body.shift_remove("tool_choice");
+        }
     }
 }
 

@@ -345,3 +345,18 @@ async fn only_a_plain_name_is_relayed() {
     }
     assert_eq!(server.seen(), 0);
 }
+
+#[tokio::test]
+async fn a_whole_answer_of_known_length_is_no_disconnect() {
+    let server = echo().await;
+    let bridge = Bridge::start(behind(&server)).await;
+    let answer = bridge.post("/mcp/a").body("whole").send().await.unwrap();
+    assert_eq!(answer.headers()["content-length"], "5");
+    assert_eq!(answer.text().await.unwrap(), "whole");
+    let metrics = bridge.get("/metrics").send().await.unwrap();
+    let metrics = metrics.text().await.unwrap();
+    assert!(
+        metrics.contains("codex_bridge_disconnects_total 0"),
+        "{metrics}"
+    );
+}

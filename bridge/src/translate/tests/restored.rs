@@ -121,7 +121,7 @@ fn the_input_of_a_cut_call_is_what_there_was_of_it() {
     let half = "{\"input\":\"*** Begin Patch\\n*** Add";
     let text = "*** Begin Patch\n*** Add";
     assert_eq!(cut(half, "incomplete", "incomplete"), text);
-    assert_eq!(cut(half, "completed", "incomplete"), text);
+    assert_eq!(cut(half, "", "incomplete"), text);
     assert_eq!(cut(half, "incomplete", "completed"), text);
     assert_eq!(cut("{\"inp", "incomplete", "incomplete"), "");
     // Text of its own, whole arguments, and an answer that nobody cut.
@@ -129,6 +129,14 @@ fn the_input_of_a_cut_call_is_what_there_was_of_it() {
     let nested = json!({"input": half}).to_string();
     assert_eq!(cut(&nested, "incomplete", "incomplete"), half);
     assert_eq!(cut(half, "completed", "completed"), half);
+    assert_eq!(cut(half, "completed", "incomplete"), half);
+    // Calls of the upstream's own kinds are its own affair.
+    for kind in ["custom_tool_call", "mcp_call"] {
+        let own = json!({"type": kind, "input": half, "status": "incomplete"});
+        let mut response = object(json!({"status": "incomplete", "output": [own.clone()]}));
+        restore::response(&mut response, &translation(&Policy::default()));
+        assert_eq!(response["output"][0], own);
+    }
 }
 
 #[test]
