@@ -203,7 +203,8 @@ impl Compiler {
             syntax: order.syntax,
             parallel: order.parallel,
             after_marker: lazy,
-            may_be_empty: !order.choice.is_forced(),
+            // Where an answer is owed, no call is none.
+            may_be_empty: lazy,
         };
         // A forced call leaves no room for an answer beside it.
         let answer = answer.filter(|_| !order.choice.is_forced());

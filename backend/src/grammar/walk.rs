@@ -161,6 +161,12 @@ impl Walk {
         TokenMask(words.into())
     }
 
+    /// The mask behind the end.
+    fn end_mask(&self) -> TokenMask {
+        let ends = self.plan.env.tok_trie().eos_token_set();
+        self.mask(&ends, Digits::default())
+    }
+
     /// The mask where the walk is; none: any token.
     fn current_mask(&mut self) -> Result<Option<TokenMask>, ConstraintError> {
         if let (State::Text(at), Some(watch)) = (&self.state, &self.plan.watch) {
@@ -171,7 +177,7 @@ impl Walk {
                 (matcher.compute_mask_or_eos().map_err(error)?, *digits)
             }
             State::Text(_) => return Ok(None),
-            State::Ended => (self.plan.env.tok_trie().eos_token_set(), Digits::default()),
+            State::Ended => return Ok(Some(self.end_mask())),
         };
         Ok(Some(self.mask(&set, digits)))
     }
@@ -246,12 +252,16 @@ impl Constraint for Walk {
     fn masks_along(&mut self, draft: &[u32]) -> Result<Vec<Option<TokenMask>>, ConstraintError> {
         let mut masks = Vec::with_capacity(draft.len());
         if let State::Grammar(_, before) = self.state {
-            for token in draft {
+            // The end is not taken, since there is no way back from it. Behind it comes nothing else.
+            let end = draft.iter().position(|token| self.is_end(*token));
+            let (inside, behind) = draft.split_at(end.unwrap_or(draft.len()));
+            for token in inside {
                 self.accept(*token)?;
                 masks.push(self.current_mask()?);
             }
+            masks.extend(behind.iter().map(|_| Some(self.end_mask())));
             if let State::Grammar(matcher, digits) = &mut self.state {
-                matcher.rollback(draft.len()).map_err(error)?;
+                matcher.rollback(inside.len()).map_err(error)?;
                 *digits = before;
             }
             return Ok(masks);

@@ -251,6 +251,50 @@ fn drafts_are_taken_as_far_as_the_grammar_goes_and_leave_it_where_it_was() {
     assert_eq!(constraint.next().unwrap(), Next::End);
 }
 
+/// A call that repeats one of the history is guessed with the end behind it.
+#[test]
+fn drafts_go_as_far_as_the_end_and_leave_the_grammar_where_it_was() {
+    let end = vocabulary().end_tokens[0];
+    let schema = json!({"type": "array", "items": {"type": "integer"}});
+    let list = TextFormat::JsonSchema(schema.into());
+    let call = "{\"name\": \"put\", \"parameters\": {\"x\": 12}}";
+    for (tools, choice, format, text) in [
+        (three(), Choice::Required, TextFormat::Text, call),
+        (ToolSet::default(), Choice::Auto, list, "[1, 2]"),
+    ] {
+        let whole = encode(text);
+        for begun in 0..whole.len() {
+            let built =
+                grammars().constraint(&tools, &choice, true, &format, CallSyntax::LlamaJson);
+            let mut constraint = built.unwrap().0.unwrap();
+            let (begin, rest) = whole.split_at(begun);
+            for token in begin {
+                constraint.accept(*token).unwrap();
+            }
+            let draft = [rest, &[end, end]].concat();
+            let taken = rest.len() + 1;
+            for _ in 0..2 {
+                assert_eq!(
+                    constraint.would_accept(&draft),
+                    taken,
+                    "{text} from {begun}"
+                );
+                let masks = constraint.masks_along(&draft[..taken]).unwrap();
+                assert_eq!(masks.len(), taken);
+                let last = masks.last().unwrap().as_ref().unwrap();
+                assert!(last.allows(end) && !last.allows(whole[0]));
+                for (mask, next) in masks.iter().zip(&draft[1..]) {
+                    assert!(mask.as_ref().unwrap().allows(*next));
+                }
+            }
+            for token in &draft[..taken] {
+                constraint.accept(*token).unwrap();
+            }
+            assert_eq!(constraint.next().unwrap(), Next::End);
+        }
+    }
+}
+
 #[test]
 fn a_token_that_is_not_allowed_is_an_error_and_no_panic() {
     let (constraint, _) = constraint(&three(), &Choice::Required, CallSyntax::LlamaJson);
