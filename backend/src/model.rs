@@ -25,6 +25,7 @@ pub(crate) mod template;
 pub mod weights;
 
 pub use error::ModelError;
+pub(crate) use error::OneLine;
 
 use config::LlamaConfig;
 use error::Fault;

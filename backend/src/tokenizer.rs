@@ -32,6 +32,9 @@ pub struct Tokenizer {
     end_tokens: Arc<[u32]>,
 }
 
+/// Bytes of a token that is matched by its spelling. Real ones have a few dozen, and an automaton is built of all.
+const MAX_SPELLED: usize = 1024;
+
 #[derive(Debug)]
 struct Inner {
     encoder: Encoder,
@@ -43,6 +46,8 @@ struct Inner {
     /// Bytes of token `t` are `bytes[starts[t]..starts[t + 1]]`.
     bytes: Vec<u8>,
     starts: Vec<u32>,
+    /// Bytes of the longest token.
+    longest: usize,
     /// Spellings that are not plain.
     markup: Vec<String>,
     /// Spellings of control and user-defined tokens.
@@ -124,6 +129,16 @@ impl Tokenizer {
         }
         starts.push(bytes.len() as u32);
         let spelled = vocabulary.spelled();
+        if let Some(long) = spelled.iter().find(|entry| entry.text.len() > MAX_SPELLED) {
+            let (token, bytes) = (long.token, long.text.len());
+            let problem = format!(
+                "token {token}, which stands for its own text, has {bytes} bytes; at most {MAX_SPELLED} are allowed"
+            );
+            return Err(TokenizerError::invalid("vocabulary", problem));
+        }
+        let longest = starts.windows(2).map(|ends| (ends[1] - ends[0]) as usize);
+        let longest = longest.chain(spelled.iter().map(|entry| entry.text.len()));
+        let longest = longest.max().unwrap_or(0);
         let inner = Inner {
             template: Spellings::new(spelled.iter().copied()),
             plain: Spellings::new(spelled.iter().copied().filter(|entry| entry.is_plain())),
@@ -135,6 +150,7 @@ impl Tokenizer {
             kinds: vocabulary.entries.iter().map(|entry| entry.kind).collect(),
             bytes,
             starts,
+            longest,
             spelled: spelled
                 .iter()
                 .map(|entry| (entry.token, entry.text.to_owned()))
@@ -148,6 +164,11 @@ impl Tokenizer {
             inner: Arc::new(inner),
             end_tokens,
         })
+    }
+
+    /// Bytes of the longest token.
+    pub(crate) fn longest(&self) -> usize {
+        self.inner.longest
     }
 
     /// The same tokenizer with more end tokens: those of `generation_config.json`. Ids beyond the vocabulary are left out.

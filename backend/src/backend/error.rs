@@ -2,14 +2,20 @@
 
 use protocol::{ApiError, ErrorKind, FieldError, error};
 
+use crate::model::OneLine;
+
+/// Characters of what a model file made somebody say.
+const SAID: usize = 500;
+
 /// The backend could not start. One sentence each, naming what was asked, what was found and what is supported.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error("{0}")]
     Model(String),
-    #[error("tokenizer: {0}")]
+    #[error("tokenizer: {}", OneLine(.0, SAID))]
     Tokenizer(String),
-    #[error("chat template: {0}")]
+    /// As [`crate::prompt::PromptError`] says it.
+    #[error("{}", OneLine(.0, SAID))]
     Template(String),
     #[error("grammar compiler: {0}")]
     Grammar(String),

@@ -24,6 +24,10 @@ pub(crate) const MAX_REFERENCE_DEPTH: usize = 8_000;
 pub(crate) const MAX_CHECKED_DEPTH: usize = 200;
 /// Optional properties of one object; the parser may have each of them before it at once.
 pub(crate) const MAX_OPTIONAL: usize = 400;
+/// Alternatives that are arrays, objects or schemas, in one place.
+pub(crate) const MAX_ALTERNATIVES: usize = 1_000;
+/// Patterns of a schema that one text may have to satisfy together. The states of their intersection multiply.
+pub(crate) const MAX_MEETING: usize = 4;
 /// Items that an array must have.
 pub(crate) const MAX_LEAST_ITEMS: u64 = 10_000;
 /// Values in one schema.

@@ -14,14 +14,17 @@ use std::collections::HashMap;
 use exclusive::exclude_each_other;
 use keywords::{
     ARRAYS, FORMATS, IN_PLACE, NUMBERS, OBJECTS, STRINGS, UNKNOWN, bound_multiples, close, count,
-    infer_type, is_closable, is_crowded, odd_escape, only_part, optional, says_more, types,
+    infer_type, is_closable, is_crowded, is_wide, odd_escape, only_part, optional, says_more,
+    types,
 };
 use protocol::Object;
 pub(crate) use reference::escape_pointer;
 use reference::{local_pointer, resolve};
 use serde_json::{Number, Value, json};
 
-use super::limits::{MAX_LEAST_ITEMS, MAX_OPTIONAL, MAX_REFERENCE_DEPTH};
+use super::limits::{
+    MAX_ALTERNATIVES, MAX_LEAST_ITEMS, MAX_MEETING, MAX_OPTIONAL, MAX_REFERENCE_DEPTH,
+};
 
 /// What the grammar does not hold the model to.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -74,6 +77,8 @@ pub(crate) fn normalize(schema: &Value) -> Normal {
         definitions: HashMap::new(),
         pending: Vec::new(),
         steps: numbers::Common::ONE,
+        remainders: 0,
+        meeting: 0,
         loose: Vec::new(),
         odd: Vec::new(),
         origins: Vec::new(),
@@ -145,6 +150,10 @@ struct Normalizer<'a> {
     pending: Vec<(usize, String, Place)>,
     /// Of the values of `multipleOf` that are not alone.
     steps: numbers::Common,
+    /// The sum of those that are.
+    remainders: u64,
+    /// Patterns that others may meet.
+    meeting: usize,
     loose: Vec<Loose>,
     odd: Vec<Loose>,
     origins: Vec<String>,
@@ -213,6 +222,10 @@ impl Normalizer<'_> {
                 } else {
                     self.drop(path, keyword, TOO_LARGE);
                 }
+            }
+            ("enum" | "anyOf" | "oneOf", Value::Array(list)) if is_wide(list) => {
+                let reason = format!("more than {MAX_ALTERNATIVES} values that are no simple ones");
+                self.drop(path, keyword, &reason);
             }
             ("enum", Value::Array(values)) if !values.is_empty() => {
                 let exact = values.iter().filter(|value| numbers::are_exact(value));
@@ -309,6 +322,10 @@ impl Normalizer<'_> {
                 if is_held {
                     out.insert(keyword.to_owned(), value.clone());
                 }
+            }
+            ("pattern", Value::String(_)) if place == Place::Shared && !self.may_meet() => {
+                let reason = format!("more than {MAX_MEETING} patterns may meet");
+                self.drop(path, keyword, &reason);
             }
             ("minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum", Value::Number(_))
             | ("exclusiveMinimum" | "exclusiveMaximum", Value::Bool(_))
@@ -428,7 +445,16 @@ impl Normalizer<'_> {
         let is_alone =
             place == Place::Value && !IN_PLACE.iter().any(|key| schema.contains_key(*key));
         if is_alone {
-            return true;
+            self.remainders = self.remainders.saturating_add(numbers::remainders(step));
+            let is_held = self.remainders <= numbers::MOST_REMAINDERS;
+            if !is_held {
+                let reason = format!(
+                    "the steps of the schema are more than {} together",
+                    numbers::MOST_REMAINDERS
+                );
+                self.drop(path, "multipleOf", &reason);
+            }
+            return is_held;
         }
         match self.steps.with(step) {
             Some(steps) => {
@@ -441,6 +467,12 @@ impl Normalizer<'_> {
                 false
             }
         }
+    }
+
+    /// Takes one more pattern that others may meet.
+    fn may_meet(&mut self) -> bool {
+        self.meeting += 1;
+        self.meeting <= MAX_MEETING
     }
 
     fn wrong(&mut self, path: &str, keyword: &str, expected: &str, value: &Value) {

@@ -193,6 +193,9 @@ impl Template {
         let text = self
             .program
             .run(&messages, declared.as_ref(), options, true)?;
+        if text.len() > self.most_bytes() {
+            return Err(PromptError::TooLong { bytes: text.len() });
+        }
         let stable = self.stable_bytes(
             &shape,
             conversation,
@@ -213,6 +216,14 @@ impl Template {
             thinking_open: self.thinks
                 && text[text.len() - opened..].trim_end().ends_with(THINK[0]),
         })
+    }
+
+    /// Text of more bytes is longer than the window whatever it says, and need not be cut into tokens to know. Guarded text is at most twice as long.
+    fn most_bytes(&self) -> usize {
+        match self.options.context {
+            0 => usize::MAX,
+            context => context.saturating_mul(2 * self.tokenizer.longest()),
+        }
     }
 
     fn mode(&self, tools: &Tools) -> ToolsMode {

@@ -83,6 +83,12 @@ fn unknown_kinds_are_refused_with_what_is_supported() {
         merges.to_string().contains("\"he\" is no token"),
         "{merges}"
     );
+    let long = gguf(|vocabulary| {
+        vocabulary.tokens[0] = "x".repeat(1025);
+        vocabulary.token_types[0] = 3;
+    });
+    let long = long.unwrap_err().to_string();
+    assert!(long.contains("1025 bytes; at most 1024"), "{long}");
 }
 
 #[test]

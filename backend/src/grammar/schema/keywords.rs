@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use protocol::Object;
 use serde_json::{Number, Value, json};
 
-use super::{super::limits::MAX_OPTIONAL, Place};
+use super::{
+    super::limits::{MAX_ALTERNATIVES, MAX_OPTIONAL},
+    Place,
+};
 
 /// Keywords that say something and that the compiler lacks.
 pub(super) const UNKNOWN: [&str; 16] = [
@@ -92,6 +95,20 @@ pub(super) fn close(schema: &Object, out: &mut Object) {
     }
     out.insert("properties".to_owned(), properties.into());
     out.insert("additionalProperties".to_owned(), false.into());
+}
+
+/// Are there more alternatives than the parser can have before it at once? Simple values are the lexer's, which takes any number of them.
+pub(super) fn is_wide(list: &[Value]) -> bool {
+    let is_simple = |value: &Value| match value {
+        Value::Array(_) => false,
+        Value::Object(part) => part.get("const").is_some_and(|value| !is_compound(value)),
+        _ => true,
+    };
+    list.iter().filter(|value| !is_simple(value)).count() > MAX_ALTERNATIVES
+}
+
+fn is_compound(value: &Value) -> bool {
+    matches!(value, Value::Array(_) | Value::Object(_))
 }
 
 /// Largest absolute value of a multiple that has no bound of its own.

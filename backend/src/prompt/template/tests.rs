@@ -293,3 +293,27 @@ fn what_the_template_refuses_is_told_in_its_words() {
     );
     assert_eq!(error.param(), None);
 }
+
+#[test]
+fn what_no_window_holds_is_too_long_before_it_is_cut_into_tokens() {
+    let tokenizer = with_controls(&testing::CHATML_CONTROLS);
+    let options = TemplateOptions {
+        context: 16,
+        ..TemplateOptions::default()
+    };
+    let template = Template::new(None, &tokenizer, options).unwrap();
+    let said = |text: String| Conversation {
+        turns: vec![Turn::User(text)],
+    };
+    let render = |conversation: &Conversation| {
+        template.render(conversation, &Tools::default(), &RenderOptions::default())
+    };
+    let most = 16 * 2 * tokenizer.longest();
+    let error = render(&said("a".repeat(most))).unwrap_err();
+    assert!(
+        matches!(error, PromptError::TooLong { bytes } if bytes > most),
+        "{error}"
+    );
+    // More than fits is for those to refuse who know how much more, where that can be known.
+    assert!(render(&said("a".repeat(most / 4))).unwrap().tokens.len() > 16);
+}
