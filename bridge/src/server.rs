@@ -19,7 +19,7 @@ use crate::{
         Upstream,
         bundled::{Bundled, Fault, ModelInfo},
         client::{self, ClientError},
-        probe::Probe,
+        probe::{Probe, ProbeError},
     },
 };
 
@@ -109,7 +109,10 @@ pub async fn run(config: Config) -> Result<(), StartError> {
         .on_threads(threads.min(MOST_THREADS));
     eprintln!("{}", server.ready_line());
     notify::tell(manager.as_deref(), notify::READY);
+    // Beside serving: who is slow to answer delays nothing.
+    tokio::spawn(ask_upstream(Arc::clone(&server.state)));
 
+    let grace = server.state.config.shutdown_grace;
     let engine = server.engine();
     let (stop, stopped) = oneshot::channel::<()>();
     let mut serving = pin!(server.serve(async { stopped.await.unwrap_or_default() }));
@@ -121,7 +124,9 @@ pub async fn run(config: Config) -> Result<(), StartError> {
     notify::tell(manager.as_deref(), notify::STOPPING);
     // A fault is this function's error, and so the program's last words.
     if fault.is_none() {
-        tracing::info!("stopping; open answers may still end");
+        tracing::info!(
+            "stopping; open answers may go on for {grace:?}, a second signal ends them at once"
+        );
     }
     drop(stop);
     let in_order = async {
@@ -135,6 +140,23 @@ pub async fn run(config: Config) -> Result<(), StartError> {
         () = signals.next() => tracing::warn!("stopping at once"),
     }
     fault.map_or(Ok(()), |fault| Err(fault.into()))
+}
+
+/// Says once that the model server is not there, before the first request finds out.
+async fn ask_upstream(state: Arc<State>) {
+    let (Some(probe), UpstreamConfig::Http(upstream)) = (&state.probe, &state.config.upstream)
+    else {
+        return;
+    };
+    match probe.outcome().await {
+        Ok(_) => {}
+        // It will be there soon, and requests wait for it.
+        Err(error @ ProbeError::Loading { .. }) => tracing::info!("{error}"),
+        Err(error) => match upstream.wait_for_ready {
+            Some(wait) => tracing::warn!("{error}; a request waits {wait:?} for it"),
+            None => tracing::warn!("{error}"),
+        },
+    }
 }
 
 /// Returns when the engine fails; without one, never.

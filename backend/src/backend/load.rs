@@ -166,7 +166,7 @@ fn info(
     if context < CODEX_WINDOW {
         warnings.push(format!(
             "the window has {context} tokens; the first request of a Codex session alone can have {CODEX_FIRST_REQUEST}, so give Codex the small configuration \
-             or take a model with a larger window"
+             that `codex-bridge --init` writes, or take a model with a larger window"
         ));
     }
     if context < model.config.context {

@@ -51,6 +51,15 @@ impl Failure {
         )
     }
 
+    /// 404: nothing is relayed.
+    pub(super) fn no_mcp_proxy() -> Self {
+        let message = "the bridge setting mcpProxy is not set, so no MCP server is reached here";
+        Self::new(
+            StatusCode::NOT_FOUND,
+            ApiError::new(ErrorKind::NotFound, message),
+        )
+    }
+
     /// 405: the path exists, but not for this method.
     pub(super) fn wrong_method(allow: &'static str) -> Self {
         Self::invalid(

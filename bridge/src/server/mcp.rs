@@ -22,7 +22,10 @@ pub(super) async fn relay(
     name: String,
     chunks: Chunks,
 ) -> Response {
-    let (Some(relay), Some(name)) = (&state.mcp, ServerName::parse(&name)) else {
+    let Some(relay) = &state.mcp else {
+        return Failure::no_mcp_proxy().respond(&request);
+    };
+    let Some(name) = ServerName::parse(&name) else {
         return Failure::no_route().respond(&request);
     };
     // TRACE would show the client header fields that proxies on the way have added for themselves.

@@ -104,10 +104,11 @@ async fn wait_or_fail(
         repair,
         None,
     );
-    let waiting = call.clone();
+    let (waiting, log) = (call.clone(), request.log.clone());
     let connecting = Box::pin(SyncFuture::new(async move {
         let sent = waiting.wait_and_send(prepared, until, fault).await;
         let sent = sent.map_err(|error| error.into_api())?;
+        log.update(|record| sent.note(record));
         if !sent.answer.is_event_stream() {
             return Err(waiting.upstream().not(STREAM, &sent.answer).to_api());
         }
@@ -129,14 +130,12 @@ async fn wait_or_fail(
 }
 
 async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<Response, Failure> {
-    let status = sent.answer.status.as_u16();
-    request
-        .log
-        .update(|record| record.upstream_status = Some(status));
+    request.log.update(|record| sent.note(record));
     let Sent {
         answer,
         translation,
         target,
+        ..
     } = sent;
     if translation.stream {
         if !answer.is_event_stream() {
@@ -190,7 +189,6 @@ async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<R
 /// The answer to a client that wanted one JSON object.
 fn finished_json(request: &RequestContext, object: Object) -> Response {
     request.log.update(|record| {
-        record.model_served = Some(str_or_empty(&object, "model").to_owned());
         record.terminal_event = Some(format!("response.{}", str_or_empty(&object, "status")));
     });
     error::json(StatusCode::OK, &Value::Object(object))
@@ -230,7 +228,6 @@ fn events(
             log.update(|record| {
                 let Some(end) = rewriter.end() else { return };
                 record.terminal_event = Some(end.kind.as_str().to_owned());
-                record.model_served = Some(str_or_empty(&end.response, "model").to_owned());
                 record.calls = Some(calls(&end.response));
                 if record.failure.is_none() {
                     record.failure = end.error.as_ref().map(|error| error.message.clone());

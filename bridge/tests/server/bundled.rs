@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::{
     engine::loading,
+    log::Lines,
     support::{Bridge, SECOND, error_message, json, soon},
 };
 
@@ -102,6 +103,34 @@ async fn text_streams_as_native_events_with_its_phase_and_ends_once() {
         (&json!("Plain words only."), &json!("final_answer"))
     );
     assert!(last["response"]["usage"]["input_tokens"].as_u64() > Some(0));
+}
+
+#[tokio::test]
+async fn the_line_of_a_request_names_the_model_behind_the_alias() {
+    let lines = Lines::default();
+    let _guard = lines.capture();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scripted.gguf");
+    Scripted::default()
+        .answer_text("Yes.", 3)
+        .write_gguf(&path)
+        .unwrap();
+    let mut config = configured(&path);
+    config.policy.model_aliases = [("*".to_owned(), "scripted".to_owned())].into();
+    let bridge = start(config).await;
+    for stream in [true, false] {
+        let body = json!({"model": "gpt-5", "input": "hi", "stream": stream});
+        let request = bridge.post("/v1/responses").body(body.to_string());
+        let response = soon(request.send()).await.unwrap();
+        soon(response.bytes()).await.unwrap();
+        let requests = lines.requests();
+        let line = requests.last().unwrap();
+        assert_eq!(
+            (&line["model_asked"], &line["model_served"]),
+            (&json!("gpt-5"), &json!("scripted")),
+            "{line}"
+        );
+    }
 }
 
 #[tokio::test]

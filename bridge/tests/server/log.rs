@@ -18,7 +18,7 @@ use crate::{
 };
 
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -32,7 +32,7 @@ impl io::Write for Lines {
 
 impl Lines {
     /// Captures what this thread logs, which in these tests is everything.
-    fn capture(&self) -> tracing::subscriber::DefaultGuard {
+    pub(crate) fn capture(&self) -> tracing::subscriber::DefaultGuard {
         let log = Log {
             format: LogFormat::Json,
             filter: "info".to_owned(),
@@ -42,7 +42,7 @@ impl Lines {
         tracing::subscriber::set_default(subscriber)
     }
 
-    fn requests(&self) -> Vec<Value> {
+    pub(crate) fn requests(&self) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         text.lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap())
@@ -189,4 +189,55 @@ async fn what_was_left_out_or_mended_stands_in_the_line() {
             assert_eq!(line[key], value, "{key} of {line}");
         }
     }
+}
+
+#[tokio::test]
+async fn the_model_served_is_the_one_that_was_asked_upstream() {
+    // Some servers name their model in words of their own.
+    let object = json!({"id": "r", "object": "response", "status": "completed", "model": "/models/tiny.gguf", "output": []});
+    let end = json!({"type": "response.completed", "response": object});
+    let server = Scripted::start(move |request| {
+        let path = request.uri().path().to_owned();
+        let refuses = request.headers().contains_key("traceparent");
+        let answer = match path.as_str() {
+            "/props" => json_answer(200, &props()),
+            _ if refuses => json_answer(400, &json!({"error": {"message": "no"}})),
+            _ => Response::builder()
+                .header("content-type", "text/event-stream")
+                .body(BodyExt::boxed(Full::new(format!("data: {end}\n\n").into())))
+                .unwrap(),
+        };
+        async move { answer }
+    })
+    .await;
+    let lines = Lines::default();
+    let _guard = lines.capture();
+    let mut config = config(server.address);
+    config.policy.model_aliases = [("*".to_owned(), "tiny".to_owned())].into();
+    let bridge = Bridge::start(config).await;
+    let traced = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    for (fields, trace, served) in [
+        (json!({"stream": true}), None, json!("tiny")),
+        (json!({"stream": false}), None, json!("tiny")),
+        (json!({"stream": true}), traced, Value::Null),
+        (json!({"generate": false}), None, Value::Null),
+        (json!({"tools": 5}), None, Value::Null),
+    ] {
+        let mut body = json!({"model": "gpt-5", "input": "hi"});
+        let fields = fields.as_object().unwrap().clone();
+        body.as_object_mut().unwrap().extend(fields);
+        let mut request = bridge.post("/v1/responses").body(body.to_string());
+        if let Some(trace) = trace {
+            request = request.header("traceparent", trace);
+        }
+        request.send().await.unwrap().bytes().await.unwrap();
+        let requests = lines.requests();
+        let line = requests.last().unwrap();
+        assert_eq!(
+            (&line["model_asked"], &line["model_served"]),
+            (&json!("gpt-5"), &served),
+            "{body}: {line}"
+        );
+    }
+    assert_eq!(lines.requests().len(), 5);
 }

@@ -329,6 +329,18 @@ async fn a_server_that_is_down_is_a_502_that_names_it() {
 }
 
 #[tokio::test]
+async fn without_the_setting_the_answer_says_so() {
+    let bridge = Bridge::start(config(nobody())).await;
+    let answer = bridge.post("/mcp/notes").body("{}").send().await.unwrap();
+    assert_eq!(answer.status(), 404);
+    let message = error_message(answer).await;
+    assert!(
+        message.starts_with("the bridge setting mcpProxy is not set, "),
+        "{message}"
+    );
+}
+
+#[tokio::test]
 async fn only_a_plain_name_is_relayed() {
     let server = echo().await;
     let bridge = Bridge::start(behind(&server)).await;

@@ -11,7 +11,7 @@ use super::{
     State, collect, error::Failure, events, finished_json, log_counts, never, prewarm, rewriter,
 };
 use crate::{
-    server::RequestContext,
+    server::{RequestContext, RequestLog},
     stream::{Connected, Connecting},
     translate::{Normalized, Translation, normalize},
     upstream::{
@@ -58,17 +58,25 @@ pub(super) async fn respond(
     if !translation.stream {
         engine.ready(wait).await.map_err(refused)?;
         let answer = engine.respond(body).await.map_err(refused)?;
+        note_served(&request.log, engine);
         return whole(state, request, translation, answer).await;
     }
     let rewriter = rewriter(state, request, translation.clone(), false, None);
     if !is_ready {
-        let connecting = connect_when_ready(engine.clone(), wait, body, translation);
+        let connecting =
+            connect_when_ready(engine.clone(), wait, body, translation, request.log.clone());
         return Ok(events(request, state, None, connecting, rewriter, None));
     }
     let answer = engine.respond(body).await.map_err(refused)?;
+    note_served(&request.log, engine);
     let mut response = events(request, state, None, never(), rewriter, Some(answer.body));
     tell_relaxed(&answer.relaxed, &mut response);
     Ok(response)
+}
+
+/// It has taken the request.
+fn note_served(log: &RequestLog, engine: &Bundled) {
+    log.update(|record| record.model_served = Some(engine.name().to_owned()));
 }
 
 /// A model that is not served is refused: Codex asks for hosted models by fixed names, and an answer by another model
@@ -92,6 +100,7 @@ fn connect_when_ready(
     wait: Duration,
     body: Object,
     translation: Translation,
+    log: RequestLog,
 ) -> Connecting {
     Box::pin(SyncFuture::new(async move {
         let answer = async {
@@ -99,12 +108,15 @@ fn connect_when_ready(
             engine.respond(body).await
         };
         match answer.await {
-            Ok(answer) => Ok(Connected {
-                body: answer.body,
-                translation,
-                repair: false,
-                context: None,
-            }),
+            Ok(answer) => {
+                note_served(&log, &engine);
+                Ok(Connected {
+                    body: answer.body,
+                    translation,
+                    repair: false,
+                    context: None,
+                })
+            }
             // A model that was not ready in all that time is no reason to ask again at once.
             Err(error) if error.may_pass() => {
                 Err(error.to_api().with_code(protocol::error::INVALID_PROMPT))

@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use protocol::{ApiError, Object, error::INVALID_PROMPT};
+use protocol::{ApiError, Object, error::INVALID_PROMPT, object::str_or_empty};
 use tokio::time::{Instant, sleep};
 
-use super::super::{State, error::Failure};
+use super::super::{State, error::Failure, log::Record};
 use crate::{
     translate::{self, Counts, Normalized, Translation, normalize},
     upstream::{Answer, Http, SendError, Target},
@@ -28,6 +28,7 @@ pub(super) struct Call {
 /// A request made for a known upstream.
 pub(super) struct Ready {
     json: Bytes,
+    model: String,
     pub(super) translation: Translation,
     pub(super) target: Target,
 }
@@ -49,6 +50,8 @@ pub(super) enum Prepared {
 /// An upstream that has taken the request.
 pub(super) struct Sent {
     pub(super) answer: Answer,
+    /// Its model, as the upstream was asked for it.
+    pub(super) model: String,
     pub(super) translation: Translation,
     pub(super) target: Target,
 }
@@ -123,9 +126,11 @@ impl Call {
         if prewarm {
             return Ok(Prepared::Prewarm(Box::new(translation)));
         }
+        let model = str_or_empty(&body, "model").to_owned();
         let json = encode(&body, &mut translation.counts);
         Ok(Prepared::Ready(Box::new(Ready {
             json,
+            model,
             translation,
             target,
         })))
@@ -136,9 +141,17 @@ impl Ready {
     pub(super) fn sent(self, answer: Answer) -> Sent {
         Sent {
             answer,
+            model: self.model,
             translation: self.translation,
             target: self.target,
         }
+    }
+}
+
+impl Sent {
+    pub(super) fn note(&self, record: &mut Record) {
+        record.upstream_status = Some(self.answer.status.as_u16());
+        record.model_served = Some(self.model.clone());
     }
 }
 
