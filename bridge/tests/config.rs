@@ -464,3 +464,14 @@ fn the_model_comes_from_the_flag_before_the_variable_before_the_file() {
         "flag.gguf"
     );
 }
+
+#[test]
+fn a_file_may_name_its_schema_for_editors() {
+    let plain = json_file(&json!({"phase": "hold"})).effective;
+    let named = json_file(&json!({"$schema": "bridge.schema.json", "phase": "hold"}));
+    assert_eq!(named.effective, plain);
+    assert_eq!(named.chosen, json!({"phase": "hold"}));
+    let text = "\"$schema\" = \"bridge.schema.json\"\nphase = \"hold\"\n";
+    let toml = load("a.toml", text, &[], Flags::default());
+    assert_eq!(toml.effective, plain);
+}

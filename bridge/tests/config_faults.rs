@@ -8,6 +8,8 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 const URL: &str = "an http:// or https:// URL without credentials, query or fragment is allowed";
+const URL_OR_BUNDLED: &str =
+    "an http:// or https:// URL without credentials, query or fragment, or \"bundled\", is allowed";
 const TIME: &str =
     "\"250ms\", \"15s\", \"30m\", \"1h\" or whole seconds, up to one year, are allowed";
 const TIME_OR_OFF: &str = "\"250ms\", \"15s\", \"30m\", \"1h\" or whole seconds, up to one year, or \"off\" or 0 are allowed";
@@ -151,8 +153,8 @@ fn the_upstream() {
     check(&[
         (json!({"upstream": null}), format!("upstream: null; {shapes}")),
         (json!({"upstream": 5}), format!("upstream: 5; {shapes}")),
-        (json!({"upstream": "bundle"}), format!("upstream: \"bundle\"; {URL}")),
-        (json!({"upstream": "http://u:p@h/v1"}), format!("upstream: a URL with credentials; {URL}")),
+        (json!({"upstream": "bundeld"}), format!("upstream: \"bundeld\"; {URL_OR_BUNDLED}")),
+        (json!({"upstream": "http://u:p@h/v1"}), format!("upstream: a URL with credentials; {URL_OR_BUNDLED}")),
         (
             json!({"upstream": {"baseUrl": "http://h/v1?a=b"}}),
             format!("upstream.baseUrl: a URL with a query; {URL}"),
@@ -287,6 +289,18 @@ fn everything_else() {
             "systemMessages: \"no\"; \"auto\", \"merge\" or \"keep\" is allowed".into(),
         ),
         (
+            json!({"modelAliases": {"gpt-5": 5}}),
+            "modelAliases.gpt-5: 5; a table from a model name or \"*\" to a non-empty model name is allowed".into(),
+        ),
+        (
+            json!({"model_aliases": {"a": "b", "gpt\n5.5": null}}),
+            "model_aliases.gpt 5.5: null; a table from a model name or \"*\" to a non-empty model name is allowed".into(),
+        ),
+        (
+            json!({"excludedMcpTools": [{"namespace": "a", "tools": ["b", 5]}]}),
+            "excludedMcpTools[0].tools[1]: 5; a list of non-empty strings is allowed".into(),
+        ),
+        (
             json!({"modelAliases": {"gpt-5.5": ""}}),
             "modelAliases.gpt-5.5: \"\"; a table from a model name or \"*\" to a non-empty model name is allowed".into(),
         ),
@@ -379,7 +393,7 @@ fn a_flag_is_named() {
     };
     assert_eq!(
         fault("a.json", "{}", &[], flags),
-        format!("--upstream: upstream: \"h:8080\"; {URL}")
+        format!("--upstream: upstream: \"h:8080\"; {URL_OR_BUNDLED}")
     );
 }
 

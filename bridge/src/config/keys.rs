@@ -40,6 +40,9 @@ pub(super) enum Kind {
 }
 
 const URL: &str = "an http:// or https:// URL without credentials, query or fragment is allowed";
+/// Of an upstream given as one string.
+pub(super) const UPSTREAM_TEXT: &str =
+    "an http:// or https:// URL without credentials, query or fragment, or \"bundled\", is allowed";
 const SECRET: &str = "printable ASCII without spaces is allowed";
 const VARIABLE: &str = "the name of an environment variable that holds the key is allowed";
 const TEXT: &str = "a non-empty string is allowed";

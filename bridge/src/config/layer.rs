@@ -106,8 +106,23 @@ impl Layer {
 
     /// The fault as a message of this layer, which has to hold the path or something above it.
     pub(super) fn error(&self, fault: Fault) -> Error {
-        let inside = format!("{}.", fault.path);
-        let place = ancestors(&fault.path)
+        let allowed = match self.whole_upstream && fault.path == "upstream.base_url" {
+            // The word may have been meant for something else than a URL.
+            true => keys::UPSTREAM_TEXT.to_owned(),
+            false => fault.allowed,
+        };
+        Error::Setting {
+            place: self.place(&fault.path),
+            key: self.as_written(&fault.path),
+            came: fault.came,
+            allowed,
+        }
+    }
+
+    /// The file, variable or flag that sets the key at a path.
+    pub(super) fn place(&self, path: &str) -> String {
+        let inside = format!("{path}.");
+        ancestors(path)
             .find_map(|path| self.places.get(path))
             // A variable for something inside brings the table around it.
             .or_else(|| {
@@ -116,14 +131,7 @@ impl Layer {
                     .find(|(path, _)| path.starts_with(&inside))
                     .map(|(_, place)| place)
             })
-            .map_or_else(|| "configuration".to_owned(), String::clone);
-        let key = self.as_written(&fault.path);
-        Error::Setting {
-            place,
-            key,
-            came: fault.came,
-            allowed: fault.allowed,
-        }
+            .map_or_else(|| "configuration".to_owned(), String::clone)
     }
 
     /// The path in the user's words, as far down as the user wrote it, and from there in the layer's spelling.
@@ -215,7 +223,7 @@ impl Layer {
                 return Ok(None);
             }
             (kind, value) if stands(&value, kind) => value,
-            (kind, value) => return Err(Fault::new(path, shown(&value, kind), allowed)),
+            (kind, value) => return Err(misplaced(&value, kind, allowed, path)),
         };
         Ok(Some(value))
     }
@@ -291,6 +299,26 @@ fn stands(value: &Value, kind: Kind) -> bool {
             .as_object()
             .is_some_and(|table| table.values().all(Value::is_string)),
         Kind::Table | Kind::Tables | Kind::Upstream => false,
+    }
+}
+
+/// Of a list or table of texts the entry that is none is named.
+fn misplaced(value: &Value, kind: Kind, allowed: &str, path: &str) -> Fault {
+    let entry = match (kind, value) {
+        (Kind::Texts, Value::Array(list)) => list
+            .iter()
+            .enumerate()
+            .find(|(_, entry)| !entry.is_string())
+            .map(|(index, entry)| (format!("{path}[{index}]"), entry)),
+        (Kind::TextMap, Value::Object(table)) => table
+            .iter()
+            .find(|(_, entry)| !entry.is_string())
+            .map(|(name, entry)| (join(path, &one_line(name)), entry)),
+        _ => None,
+    };
+    match entry {
+        Some((path, entry)) => Fault::new(path, shown(entry, Kind::Text), allowed),
+        None => Fault::new(path, shown(value, kind), allowed),
     }
 }
 

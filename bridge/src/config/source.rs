@@ -170,6 +170,13 @@ pub(super) fn file(path: &Path) -> Result<Layer, Error> {
             Spelling::Snake,
         ),
     };
+    let parsed = parsed.map(|mut parsed: Value| {
+        // Editors read it; to us it means nothing.
+        if let Some(settings) = parsed.as_object_mut() {
+            settings.remove("$schema");
+        }
+        parsed
+    });
     match parsed {
         Ok(Value::Object(settings)) if spelling == Spelling::Snake => {
             if let Some(key) = settings

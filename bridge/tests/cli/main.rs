@@ -135,7 +135,7 @@ fn a_wrong_configuration_is_status_78_and_one_line() {
     let port = "CODEX_BRIDGE__LISTEN__PORT: listen.port: \"abc\"; a whole number from 0 to 65535 is allowed\n";
     let missing = "no-such.json: cannot be read: No such file or directory (os error 2)\n";
     let url = "--upstream: upstream: a URL with credentials; \
-               an http:// or https:// URL without credentials, query or fragment is allowed\n";
+               an http:// or https:// URL without credentials, query or fragment, or \"bundled\", is allowed\n";
     for (arguments, variables, line) in [
         (&["--upstream", "http://u:p@h"][..], &[][..], url),
         (&["no-such.json"], &[], missing),
