@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     pub upstream: Option<String>,
 
-    /// Write a bridge configuration, a Codex configuration and a model catalog to DIR, and exit
+    /// Write a bridge configuration, a Codex configuration and a model catalog to DIR or the current folder, and exit
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".", group = "action")]
     pub init: Option<PathBuf>,
 
@@ -87,7 +87,7 @@ pub(crate) const MAX_CONTEXT: u64 = i64::MAX as u64;
 
 const EXIT_STATUS: &str = "\
 Exit status: 0 done, 1 unhealthy (--health) or nothing written (--init), 2 wrong usage, 65 not a usable model, \
-66 no such model, 69 cannot start or fetch, 70 the engine failed, 78 wrong configuration";
+66 no such model, 69 cannot start or fetch, 70 the engine failed, 74 cannot write to stdout, 78 wrong configuration";
 
 impl Args {
     /// The layers these arguments name.

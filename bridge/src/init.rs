@@ -5,6 +5,7 @@
 
 mod bridge_config;
 mod codex_config;
+mod error;
 mod files;
 mod model;
 
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-pub use self::files::Error;
+pub use self::error::Error;
 use self::model::Model;
 use crate::{codex_model::CodexModel, config::Loaded};
 
@@ -25,13 +26,24 @@ pub struct Wishes {
     pub context: Option<u64>,
 }
 
+impl Wishes {
+    /// The user said everything that has to be known of a model server.
+    fn need_no_answer(&self) -> bool {
+        self.model.is_some() && self.context.is_some()
+    }
+}
+
 /// Writes the files and returns what to tell the user, one thought a line.
+///
+/// # Errors
+/// Nothing was written.
 pub async fn run(wishes: &Wishes, loaded: &Loaded) -> Result<Vec<String>, Error> {
-    let directory = std::path::absolute(&wishes.directory).map_err(|source| Error::Directory {
-        directory: wishes.directory.clone(),
-        source,
-    })?;
-    let (model, notes) = Model::find(wishes, &loaded.config.upstream).await;
+    let directory =
+        std::path::absolute(&wishes.directory).map_err(|source| files::Error::Directory {
+            directory: wishes.directory.clone(),
+            source,
+        })?;
+    let (model, notes) = Model::find(wishes, &loaded.config.upstream).await?;
     let contents = [
         ("bridge.config.json", bridge_config::render(loaded)),
         (

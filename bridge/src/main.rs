@@ -1,6 +1,9 @@
 //! The program: reads the command line and the configuration, does what was asked, and says how it went.
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use clap::Parser as _;
 use codex_bridge::{
@@ -20,6 +23,7 @@ const NOT_A_MODEL: u8 = 65;
 const NO_SUCH_MODEL: u8 = 66;
 const CANNOT_START: u8 = 69;
 const ENGINE_FAILED: u8 = 70;
+const CANNOT_PRINT: u8 = 74;
 const WRONG_CONFIGURATION: u8 = 78;
 
 /// What ends the program early: a line for the user and a status for the caller.
@@ -30,7 +34,8 @@ fn main() -> ExitCode {
     match run(&args) {
         Ok(status) => status,
         Err(Failure(line, status)) => {
-            eprintln!("{line}");
+            // There is no third place to say that nobody listens.
+            let _ = writeln!(io::stderr(), "{line}");
             ExitCode::from(status)
         }
     }
@@ -41,10 +46,33 @@ impl From<Fault> for Failure {
         let status = match fault.kind {
             FaultKind::Missing => NO_SUCH_MODEL,
             FaultKind::Unusable => NOT_A_MODEL,
+            FaultKind::Setting(_) => WRONG_CONFIGURATION,
             FaultKind::Unavailable => CANNOT_START,
             FaultKind::Failed => ENGINE_FAILED,
         };
         Self(fault.message, status)
+    }
+}
+
+/// The fault, after the file, variable or flag that brought it about.
+fn placed(fault: Fault, loaded: &Loaded) -> Failure {
+    match fault.kind {
+        FaultKind::Setting(key) => Failure(
+            format!("{}: {}", loaded.place(key), fault.message),
+            WRONG_CONFIGURATION,
+        ),
+        _ => fault.into(),
+    }
+}
+
+/// One line, or several, on stdout. Who reads it may have read enough, as `head -1` has: that is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure(format!("stdout: {error}"), CANNOT_PRINT))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -54,7 +82,7 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         Some(Command::Inspect { model, context }) => {
             let places = Places::new(&Environment::of_process());
             let text = inspect::run(model, *context, &places)?;
-            println!("{}", text.trim_end());
+            print(text.trim_end())?;
             return Ok(ExitCode::SUCCESS);
         }
         None => {}
@@ -64,14 +92,14 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         .load()
         .map_err(|error| Failure(error.to_string(), WRONG_CONFIGURATION))?;
     if args.check {
-        println!("{:#}", loaded.effective);
+        print(&format!("{:#}", loaded.effective))?;
         return Ok(ExitCode::SUCCESS);
     }
     let runtime = runtime()?;
     match &args.init {
         _ if args.health => runtime.block_on(health(&loaded.config)),
         Some(directory) => runtime.block_on(initialise(args, directory, &loaded)),
-        None => runtime.block_on(serve(loaded.config)),
+        None => runtime.block_on(serve(&loaded)),
     }
 }
 
@@ -91,7 +119,7 @@ async fn fetch(model: &str) -> Result<ExitCode, Failure> {
     let path = pull::pull(model, &places, &move |step| bar.show(step))
         .await
         .map_err(|error| Fault::from(&error))?;
-    println!("{}", path.display());
+    print(&path.display().to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -99,7 +127,7 @@ async fn health(config: &Config) -> Result<ExitCode, Failure> {
     let report = health_check::ask(&config.listen)
         .await
         .map_err(|error| Failure(error.to_string(), 1))?;
-    println!("{}", report.body);
+    print(&report.body)?;
     Ok(if report.healthy {
         ExitCode::SUCCESS
     } else {
@@ -122,21 +150,23 @@ async fn initialise(
         },
         context: args.context,
     };
-    for line in init::run(&wishes, loaded)
+    let told = init::run(&wishes, loaded)
         .await
-        .map_err(|error| Failure(error.to_string(), 1))?
-    {
-        println!("{line}");
-    }
+        .map_err(|error| match error {
+            init::Error::Engine(fault) => placed(fault, loaded),
+            init::Error::Context { .. } => Failure(error.to_string(), WRONG_CONFIGURATION),
+            _ => Failure(error.to_string(), 1),
+        })?;
+    print(&told.join("\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(config: Config) -> Result<ExitCode, Failure> {
-    telemetry::init(&config.log)
+async fn serve(loaded: &Loaded) -> Result<ExitCode, Failure> {
+    telemetry::init(&loaded.config.log)
         .map_err(|error| Failure(error.to_string(), WRONG_CONFIGURATION))?;
-    match server::run(config).await {
+    match server::run(loaded.config.clone()).await {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(StartError::Engine(fault)) => Err(fault.into()),
+        Err(StartError::Engine(fault)) => Err(placed(fault, loaded)),
         Err(error) => Err(Failure(error.to_string(), CANNOT_START)),
     }
 }

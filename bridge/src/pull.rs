@@ -63,7 +63,15 @@ pub fn find(text: &str, places: &Places) -> Result<Option<PathBuf>, Error> {
 
 /// Whether `text` can only be a path: nothing that could be fetched.
 pub fn is_path(text: &str) -> bool {
-    matches!(Reference::read(text, None), Ok(Reference::Path(_)))
+    path(text, None).is_some()
+}
+
+/// The path that `text` is, if it is one, with `~` as `home`.
+pub fn path(text: &str, home: Option<&Path>) -> Option<PathBuf> {
+    match Reference::read(text, home) {
+        Ok(Reference::Path(path)) => Some(path),
+        _ => None,
+    }
 }
 
 fn here(reference: &Reference, places: &Places) -> Result<Option<PathBuf>, Error> {

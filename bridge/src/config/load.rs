@@ -1,6 +1,6 @@
 //! From layers to a [`Config`]: merge, parse strictly, check. A fault names the highest layer that set the key.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use serde_json::{Map, Value};
 
@@ -11,6 +11,7 @@ use super::{
     keys::{self, Kind},
     layer::{Layer, ancestors},
     source::{self, Environment, Flags},
+    spelling::snake,
 };
 
 /// Everything a configuration is made of.
@@ -30,6 +31,23 @@ pub struct Loaded {
     pub effective: Value,
     /// `effective` without what only repeats a default.
     pub chosen: Value,
+    places: BTreeMap<&'static str, String>,
+}
+
+impl Loaded {
+    /// The file, variable or flag that set the key at a camelCase path, for a fault that is found later.
+    pub fn place(&self, path: &str) -> &str {
+        self.places
+            .get(path)
+            .map_or("configuration", String::as_str)
+    }
+}
+
+/// The highest layer that says something of a path. What no layer wrote is missing, and missing from the file, if there is one.
+fn setting<'a>(layers: &'a [Layer], path: &str) -> &'a Layer {
+    ancestors(path)
+        .find_map(|path| layers.iter().rev().find(|layer| layer.has(path)))
+        .unwrap_or(&layers[0])
 }
 
 impl Sources {
@@ -54,22 +72,23 @@ impl Sources {
         }
 
         let upstream = layers.iter().rev().find_map(Layer::http_upstream);
-        let located = |fault: Fault| {
-            let layer = ancestors(&fault.path)
-                .find_map(|path| layers.iter().rev().find(|layer| layer.has(path)));
-            // What no layer wrote is missing, and missing from the file, if there is one.
-            layer.unwrap_or(&layers[0]).error(fault)
-        };
+        let located = |fault: Fault| setting(&layers, &fault.path).error(fault);
         let merged = merge(&keys::defaults(upstream == Some(true)), &layers)?;
         let file = parse(merged).map_err(&located)?;
         let effective =
             serde_json::to_value(&file).map_err(|error| Error::Merge(error.to_string()))?;
         let config = check::config(file, &self.environment).map_err(&located)?;
         let chosen = keys::without_defaults(&effective, "");
+        let place = |path: &str| setting(&layers, path).place(path);
+        let places = keys::KEYS
+            .iter()
+            .map(|key| (key.path, place(&snake(key.path))))
+            .collect();
         Ok(Loaded {
             config,
             effective,
             chosen,
+            places,
         })
     }
 }

@@ -1,8 +1,13 @@
 //! `bridge.config.json`: the address, the upstream, and whatever else the user had already chosen.
 
+use std::path::{self, PathBuf};
+
 use serde_json::{Map, Value, json};
 
-use crate::config::{Loaded, UpstreamConfig};
+use crate::{
+    config::{BundledUpstream, Loaded, UpstreamConfig},
+    pull,
+};
 
 /// The variable named for a key that was given literally: keys are not copied into more files.
 pub(super) const KEY_VARIABLE: &str = "CODEX_BRIDGE_API_KEY";
@@ -53,6 +58,12 @@ fn upstream(loaded: &Loaded) -> Value {
         .cloned()
         .unwrap_or_else(|| json!({}));
     name_variable(Some(&mut chosen), UPSTREAM_KEY_VARIABLE);
+    if let (UpstreamConfig::Bundled(engine), Some(settings)) = (
+        &loaded.config.upstream,
+        chosen.get_mut("bundled").and_then(Value::as_object_mut),
+    ) {
+        make_absolute(settings, engine);
+    }
     let settings = chosen.as_object().map_or(0, Map::len);
     match (&loaded.config.upstream, chosen.get("baseUrl")) {
         (UpstreamConfig::Http(_), Some(url)) if settings == 1 => url.clone(),
@@ -64,6 +75,20 @@ fn upstream(loaded: &Loaded) -> Value {
             json!("bundled")
         }
         _ => chosen,
+    }
+}
+
+/// The file is used from other folders than the one in which it was written.
+fn make_absolute(settings: &mut Map<String, Value>, engine: &BundledUpstream) {
+    let model = pull::path(&engine.model, engine.places.home.as_deref());
+    let warm_start = engine.warm_start.as_ref().map(|warm| warm.folder.clone());
+    for (key, path) in [("model", model), ("warmStartDir", warm_start)] {
+        let absolute: Option<PathBuf> = path.and_then(|path| path::absolute(path).ok());
+        // A folder whose name is not UTF-8 has no place in JSON.
+        let absolute = absolute.as_deref().and_then(|path| path.to_str());
+        if let (Some(setting), Some(absolute)) = (settings.get_mut(key), absolute) {
+            *setting = absolute.into();
+        }
     }
 }
 

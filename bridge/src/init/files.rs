@@ -8,7 +8,7 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-/// Why nothing was written.
+/// Why no file was written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{}: cannot be used as a directory: {source}", directory.display())]

@@ -1,18 +1,21 @@
-//! Which model Codex will find behind the bridge: asked from the upstream, said by the user, or assumed.
+//! Which model Codex will find behind the bridge: said by the user, or asked from the upstream. Only the window is assumed
+//! where a server that answers does not tell it.
 
 use std::time::Duration;
 
 use serde_json::Value;
-use url::Url;
+use tokio::time::{Instant, sleep};
 
-use super::Wishes;
+use super::{Error, Wishes};
 use crate::{
     cli::MAX_CONTEXT,
     config::{BundledUpstream, HttpUpstream, UpstreamConfig},
     pull,
     upstream::{
-        bundled, client, place,
-        probe::{self, Bounds},
+        bundled::{self, CONTEXT_LENGTH, Fault},
+        client::{self, authority},
+        place,
+        probe::{self, Bounds, ProbeError, Reply},
     },
 };
 
@@ -26,12 +29,16 @@ pub(super) struct Model {
     pub(super) vision: bool,
 }
 
-const ASSUMED_NAME: &str = "local-model";
 const ASSUMED_CONTEXT: u64 = 32768;
 const BOUNDS: Bounds = Bounds {
     patience: Duration::from_secs(2),
     bytes: 16 * 1024 * 1024,
 };
+/// A server that was started a moment ago may not listen yet.
+const START: Duration = Duration::from_secs(3);
+/// Pauses between two tries: doubled from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A value and where it comes from.
 struct Told<T> {
@@ -41,35 +48,31 @@ struct Told<T> {
 
 impl Model {
     /// The model, and a line for each thing that says where it comes from.
-    pub(super) async fn find(wishes: &Wishes, upstream: &UpstreamConfig) -> (Self, Vec<String>) {
+    pub(super) async fn find(
+        wishes: &Wishes,
+        upstream: &UpstreamConfig,
+    ) -> Result<(Self, Vec<String>), Error> {
         let mut notes = Vec::new();
         let (answer, source) = match upstream {
             UpstreamConfig::Http(http) => {
-                let answer = ask(http, wishes.model.as_deref()).await;
-                if answer == Answer::default() {
-                    notes.push(format!(
-                        "{} did not say which model it serves",
-                        http.base_url
-                    ));
-                }
+                let answer = match ask(http, wishes).await {
+                    Err(Error::Upstream(cause)) if wishes.need_no_answer() => {
+                        notes.push(cause.to_string());
+                        Answer::default()
+                    }
+                    outcome => outcome?,
+                };
                 (answer, format!("told by {}", http.base_url))
             }
-            UpstreamConfig::Bundled(engine) => look(engine),
+            UpstreamConfig::Bundled(engine) => look(engine, wishes.context)?,
         };
-        let name = told(
-            "model",
-            wishes.model.clone(),
-            answer.name,
-            &source,
-            ASSUMED_NAME.to_owned(),
-        );
-        let context = told(
-            "context",
-            wishes.context,
-            answer.context,
-            &source,
-            ASSUMED_CONTEXT,
-        );
+        let name = told("model", wishes.model.clone(), answer.name, &source);
+        let name = name.ok_or(Error::Nameless)?;
+        let context = told("context", wishes.context, answer.context, &source);
+        let context = context.unwrap_or_else(|| Told {
+            value: ASSUMED_CONTEXT,
+            origin: "assumed; --context sets it".to_owned(),
+        });
         notes.push(format!("model: {} ({})", name.value, name.origin));
         notes.push(format!("context: {} ({})", context.value, context.origin));
         notes.push(format!(
@@ -84,26 +87,37 @@ impl Model {
             context: context.value,
             vision: answer.vision.unwrap_or(false),
         };
-        (model, notes)
+        Ok((model, notes))
     }
 }
 
-/// What the user said, else what the upstream told, else what is assumed.
-fn told<T>(what: &str, said: Option<T>, told: Option<T>, source: &str, assumed: T) -> Told<T> {
+/// What the user said, else what the upstream told.
+fn told<T>(what: &str, said: Option<T>, told: Option<T>, source: &str) -> Option<Told<T>> {
     let (value, origin) = match (said, told) {
         (Some(said), _) => (said, format!("from --{what}")),
         (None, Some(told)) => (told, source.to_owned()),
-        (None, None) => (assumed, format!("assumed; --{what} sets it")),
+        (None, None) => return None,
     };
-    Told { value, origin }
+    Some(Told { value, origin })
 }
 
 /// The bundled engine's model: from its file where it is here, else from the list of aliases. Nothing is fetched.
-fn look(engine: &BundledUpstream) -> (Answer, String) {
-    let path = pull::find(&engine.model, &engine.places).ok().flatten();
-    let inspected = path
-        .as_deref()
-        .and_then(|path| bundled::inspect(path, None).ok());
+fn look(engine: &BundledUpstream, asked: Option<u64>) -> Result<(Answer, String), Error> {
+    let path = match pull::find(&engine.model, &engine.places) {
+        Ok(None) if pull::is_path(&engine.model) => {
+            let missing = pull::Error::Missing(engine.model.clone().into());
+            return Err(Fault::from(&missing).into());
+        }
+        Ok(path) => path,
+        Err(error) if error.is_missing() => return Err(Fault::from(&error).into()),
+        // Where there is no place for models there is no model.
+        Err(_) => None,
+    };
+    let inspected = match &path {
+        Some(path) => Some(bundled::inspect(path, None)?),
+        None => None,
+    };
+    let name = pull::name(&engine.model);
     let trained = match (&inspected, pull::named(&engine.model)) {
         (Some(inspection), _) => Some(inspection.context),
         (None, Some(alias)) => Some(alias.context),
@@ -112,20 +126,37 @@ fn look(engine: &BundledUpstream) -> (Answer, String) {
     let chosen = engine
         .context_length
         .and_then(|tokens| u64::try_from(tokens).ok());
-    let context = match (chosen, trained) {
-        (Some(chosen), Some(trained)) => Some(chosen.min(trained)),
-        (chosen, trained) => chosen.or(trained),
-    };
-    let source = match (&path, &inspected) {
-        (Some(path), Some(_)) => format!("from {}", path.display()),
-        _ => "of the bundled engine, whose model is not here yet".to_owned(),
+    if let (Some(chosen), Some(trained)) = (chosen, trained)
+        && chosen > trained
+    {
+        let problem =
+            format!("{chosen}; at most {trained} is allowed, what {name} was trained for");
+        return Err(Fault::setting(CONTEXT_LENGTH, &problem).into());
+    }
+    let context = chosen.or(trained);
+    if let (Some(asked), Some(most)) = (asked, context)
+        && asked > most
+    {
+        let reason = match chosen {
+            Some(_) => format!("what {CONTEXT_LENGTH} says"),
+            None => format!("what {name} was trained for"),
+        };
+        return Err(Error::Context {
+            asked,
+            most,
+            reason,
+        });
+    }
+    let source = match &path {
+        Some(path) => format!("from {}", path.display()),
+        None => "of the bundled engine, whose model is not here yet".to_owned(),
     };
     let answer = Answer {
-        name: Some(pull::name(&engine.model)),
+        name: Some(name),
         context,
         vision: Some(false),
     };
-    (answer, source)
+    Ok((answer, source))
 }
 
 /// What an upstream tells about its model.
@@ -136,24 +167,73 @@ struct Answer {
     vision: Option<bool>,
 }
 
-async fn ask(upstream: &HttpUpstream, wanted: Option<&str>) -> Answer {
-    let base = &upstream.base_url;
-    let (props, models) = tokio::join!(
-        get(upstream, place::beside_v1(base, "props")),
-        get(upstream, place::below(base, "models"))
-    );
-    Answer::of(
-        &props.unwrap_or_default(),
-        &models.unwrap_or_default(),
-        wanted,
-    )
+/// Waits for a server that is loading its model, as the bridge would.
+async fn ask(upstream: &HttpUpstream, wishes: &Wishes) -> Result<Answer, Error> {
+    let began = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    let mut is_told = false;
+    loop {
+        let fault = match ask_once(upstream, wishes.model.as_deref()).await {
+            Err(Error::Upstream(fault)) => fault,
+            outcome => return outcome,
+        };
+        let wait = upstream.wait_for_ready.unwrap_or_default();
+        let patience = match fault {
+            _ if wishes.need_no_answer() => Duration::ZERO,
+            ProbeError::Loading { .. } => wait,
+            ProbeError::Unreachable { .. } => wait.min(START),
+            _ => Duration::ZERO,
+        };
+        if began.elapsed() + pause > patience {
+            return Err(fault.into());
+        }
+        if matches!(fault, ProbeError::Loading { .. }) && !is_told {
+            is_told = true;
+            eprintln!("{fault}; waiting up to {wait:?}");
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
 }
 
-/// A server that answers anything but JSON with a success has said nothing.
-async fn get(upstream: &HttpUpstream, url: Url) -> Option<Value> {
-    let client = client::build(&upstream.base_url, BOUNDS.patience).ok()?;
-    let reply = probe::get(&client, upstream, url, BOUNDS).await.ok()?;
-    reply.status.is_success().then(|| reply.json()).flatten()
+async fn ask_once(upstream: &HttpUpstream, wanted: Option<&str>) -> Result<Answer, Error> {
+    let base = &upstream.base_url;
+    let client = client::build(base, BOUNDS.patience)?;
+    let list = place::below(base, "models");
+    let path = list.path().to_owned();
+    let (props, models) = tokio::join!(
+        probe::get(&client, upstream, place::beside_v1(base, "props"), BOUNDS),
+        probe::get(&client, upstream, list, BOUNDS)
+    );
+    if [&props, &models]
+        .into_iter()
+        .flatten()
+        .any(Reply::is_loading)
+    {
+        let server = authority(base);
+        return Err(ProbeError::Loading { server }.into());
+    }
+    // A server that answers anything but JSON with a success has said nothing.
+    let said = |reply: &Result<Reply, ProbeError>| {
+        let reply = reply.as_ref().ok()?;
+        reply.status.is_success().then(|| reply.json()).flatten()
+    };
+    match (said(&props), said(&models)) {
+        (None, None) => {
+            let models = models?;
+            let server = authority(base);
+            let fault = match models.status.is_success() {
+                true => ProbeError::NotModels { server, path },
+                false => models.status_error(upstream),
+            };
+            Err(fault.into())
+        }
+        (props, models) => Ok(Answer::of(
+            &props.unwrap_or_default(),
+            &models.unwrap_or_default(),
+            wanted,
+        )),
+    }
 }
 
 impl Answer {

@@ -40,6 +40,9 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Relaxed schemas that are remembered as logged.
 const MOST_RELAXED: usize = 1000;
 
+/// The setting that a model can refuse.
+pub const CONTEXT_LENGTH: &str = "upstream.bundled.contextLength";
+
 /// What the engine takes: everything but images.
 pub const CAPABILITIES: Capabilities = Capabilities {
     dialect: Dialect::Responses,
@@ -103,6 +106,8 @@ pub enum FaultKind {
     Missing,
     /// It is there and cannot be used.
     Unusable,
+    /// The setting of this name, in camelCase, does not suit the model.
+    Setting(&'static str),
     /// The machine or the network stands in the way.
     Unavailable,
     /// It ran, and failed.
@@ -316,6 +321,14 @@ impl Fault {
         }
     }
 
+    /// `problem`: what came, and what is allowed.
+    pub fn setting(key: &'static str, problem: &str) -> Self {
+        Self {
+            message: format!("{key}: {problem}"),
+            kind: FaultKind::Setting(key),
+        }
+    }
+
     fn unavailable(message: String) -> Self {
         Self {
             message,
@@ -339,6 +352,15 @@ impl From<&pull::Error> for Fault {
 
 impl From<&LoadError> for Fault {
     fn from(error: &LoadError) -> Self {
+        if let LoadError::Option { option, problem } = error {
+            let key = match *option {
+                "context length" => CONTEXT_LENGTH,
+                "max batch" => "upstream.bundled.maxBatch",
+                "threads" => "upstream.bundled.threads",
+                _ => "upstream.bundled",
+            };
+            return Self::setting(key, problem.strip_prefix("is ").unwrap_or(problem));
+        }
         Self {
             message: error.to_string(),
             kind: match error {

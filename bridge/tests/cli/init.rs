@@ -1,11 +1,11 @@
 //! `--init`: three files that belong together, for the model that is really served.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::{codex_bridge, in_repository, server, text, told};
+use crate::{codex_bridge, in_repository, serve, server, text, tiny_model, told};
 
 /// The files of a folder by name.
 fn files(folder: &Path) -> BTreeMap<String, String> {
@@ -192,7 +192,7 @@ fn init_takes_the_users_word_over_the_upstreams_silence() {
     assert_eq!(
         told[..4],
         [
-            format!("{url} did not say which model it serves"),
+            format!("the model server at {address} answered 404 Not Found to GET /v1/models"),
             "model: a \"b\" (from --model)".to_owned(),
             "context: 16384 (from --context)".to_owned(),
             "images: no (assumed)".to_owned(),
@@ -268,8 +268,212 @@ fn init_for_the_bundled_engine_takes_the_window_from_what_is_known_of_the_model(
         (&json!("smollm2-135m"), &json!(4096))
     );
     assert_eq!(codex["model_context_window"].as_integer(), Some(4096));
-    // A file that is nothing yet: its name is known, its window assumed.
-    let (told, entry, ..) = initialised(&["--model", "./demo.gguf"], &[]);
+    // A file that was not fetched yet: its name is known, its window assumed.
+    let (told, entry, ..) = initialised(&["--model", "hf:a/b/demo.gguf"], &[]);
     assert_eq!(entry["slug"], "demo");
     assert_eq!(told[1], "context: 32768 (assumed; --context sets it)");
+}
+
+/// Runs `--init` with what cannot be served: status and line. No file is written.
+#[track_caller]
+fn refused(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("new");
+    let shown = folder.display().to_string();
+    let output = codex_bridge(&[arguments, &["--init", &shown]].concat(), variables);
+    let (status, stdout, stderr) = told(&output);
+    assert_eq!((stdout.as_str(), folder.exists()), ("", false), "{stderr}");
+    (status, stderr)
+}
+
+#[test]
+fn init_writes_paths_that_hold_in_every_folder() {
+    let root = tempfile::tempdir().unwrap();
+    // As the system names it, where the temporary folder lies behind a link.
+    let folder = root.path().canonicalize().unwrap();
+    tiny_model(&folder);
+    for (home, given) in [
+        ("", "My.Model.gguf"),
+        ("", "./My.Model.gguf"),
+        (".", "~/My.Model.gguf"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_codex-bridge"))
+            .args(["--init", "--force", "--model", given])
+            .current_dir(&folder)
+            .env_clear()
+            .env("CODEX_BRIDGE__UPSTREAM__BUNDLED__WARM_START_DIR", "warm")
+            .env("HOME", home)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let written = fs::read(folder.join("bridge.config.json")).unwrap();
+        let written: Value = serde_json::from_slice(&written).unwrap();
+        assert_eq!(
+            written["upstream"]["bundled"],
+            json!({"model": folder.join("My.Model.gguf"), "warmStartDir": folder.join("warm")}),
+            "{given}"
+        );
+    }
+}
+
+#[test]
+fn init_refuses_a_model_that_is_not_there_or_is_none() {
+    assert_eq!(
+        refused(&["--model", "./demo.gguf"], &[]),
+        (
+            Some(66),
+            "./demo.gguf: there is no such file or folder\n".to_owned()
+        )
+    );
+    let (status, line) = refused(&["--model", "llama-3.2-4b"], &[]);
+    assert_eq!((status, line.lines().count()), (Some(66), 1), "{line}");
+    assert!(
+        line.starts_with("\"llama-3.2-4b\" names no model: ") && line.contains("llama-3.2-3b"),
+        "{line}"
+    );
+    let root = tempfile::tempdir().unwrap();
+    let page = root.path().join("page.gguf");
+    fs::write(&page, "<!doctype html>").unwrap();
+    let shown = page.display().to_string();
+    let (status, line) = refused(&["--model", &shown], &[]);
+    assert_eq!((status, line.lines().count()), (Some(65), 1), "{line}");
+    assert!(line.starts_with(&shown), "{line}");
+}
+
+#[test]
+fn init_refuses_a_window_beyond_the_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = tiny_model(folder.path()).display().to_string();
+    let context = |tokens: &str| {
+        let arguments = ["--model", model.as_str(), "--context", tokens];
+        refused(&arguments, &[])
+    };
+    assert_eq!(
+        context("100000"),
+        (
+            Some(78),
+            "--context: 100000; at most 8192 is allowed, what My.Model was trained for\n"
+                .to_owned()
+        )
+    );
+    let (told, ..) = initialised(&["--model", &model, "--context", "8192"], &[]);
+    assert_eq!(told[1], "context: 8192 (from --context)");
+    assert_eq!(
+        refused(&["--context", "8193"], &[]),
+        (
+            Some(78),
+            "--context: 8193; at most 8192 is allowed, what smollm2-135m was trained for\n"
+                .to_owned()
+        )
+    );
+    let variable = "CODEX_BRIDGE__UPSTREAM__BUNDLED__CONTEXT_LENGTH";
+    assert_eq!(
+        refused(&["--context", "8000"], &[(variable, "4096")]),
+        (
+            Some(78),
+            "--context: 8000; at most 4096 is allowed, what upstream.bundled.contextLength says\n"
+                .to_owned()
+        )
+    );
+    assert_eq!(
+        refused(&[], &[(variable, "100000")]),
+        (
+            Some(78),
+            format!(
+                "{variable}: upstream.bundled.contextLength: 100000; at most 8192 is allowed, \
+                 what smollm2-135m was trained for\n"
+            )
+        )
+    );
+}
+
+#[test]
+fn init_waits_for_a_server_that_is_loading() {
+    let mut loading = 4;
+    let address = serve(move |path, _| {
+        if loading > 0 {
+            loading -= 1;
+            return (
+                503,
+                json!({"error": {"type": "unavailable_error", "message": "Loading model"}}),
+            );
+        }
+        match path {
+            "/v1/models" => (200, json!({"data": [{"id": "m", "meta": {"n_ctx": 8192}}]})),
+            _ => (404, json!({})),
+        }
+    });
+    let root = tempfile::tempdir().unwrap();
+    let shown = root.path().display().to_string();
+    let url = format!("http://{address}/v1");
+    let (status, stdout, stderr) =
+        told(&codex_bridge(&["--init", &shown, "--upstream", &url], &[]));
+    assert_eq!(
+        (status, stderr),
+        (
+            Some(0),
+            format!(
+                "the model server at {address} is still loading its model; waiting up to 60s\n"
+            )
+        )
+    );
+    assert!(
+        stdout.starts_with(&format!(
+            "model: m (told by {url})\ncontext: 8192 (told by {url})\n"
+        )),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn init_says_why_a_server_tells_nothing() {
+    const WAY_OUT: &str = "; with --model and --context it need not be asked\n";
+    let at_once = |url: &str| json!({"baseUrl": url, "waitForReady": "off"}).to_string();
+    let refusal = |url: &str, arguments: &[&str]| {
+        let upstream = at_once(url);
+        refused(arguments, &[("CODEX_BRIDGE__UPSTREAM", upstream.as_str())])
+    };
+    let loading = server(vec![(
+        "/props",
+        503,
+        json!({"error": {"type": "unavailable_error", "message": "Loading model"}}),
+    )]);
+    let nameless = server(vec![("/v1/models", 200, json!({"data": []}))]);
+    let nothing = server(vec![]);
+    // Port 1 is reserved for a service that nobody runs.
+    let nobody = "127.0.0.1:1".to_owned();
+    for (address, cause) in [
+        (
+            &nobody,
+            "cannot be reached: Connection refused (os error 111)",
+        ),
+        (&loading, "is still loading its model"),
+        (&nothing, "answered 404 Not Found to GET /v1/models"),
+    ] {
+        let line = format!("nothing written: the model server at {address} {cause}{WAY_OUT}");
+        let url = format!("http://{address}/v1");
+        assert_eq!(refusal(&url, &[]), (Some(1), line.clone()));
+        assert_eq!(
+            refusal(&url, &["--context", "4096"]),
+            (Some(1), line.clone())
+        );
+        assert_eq!(refusal(&url, &["--model", "m"]), (Some(1), line));
+        let (told, entry, ..) = initialised(
+            &["--upstream", &url, "--model", "m", "--context", "4096"],
+            &[],
+        );
+        assert_eq!(told[0], format!("the model server at {address} {cause}"));
+        assert_eq!(
+            (&entry["slug"], &entry["context_window"]),
+            (&json!("m"), &json!(4096))
+        );
+    }
+    assert_eq!(
+        refusal(&format!("http://{nameless}/v1"), &[]),
+        (
+            Some(1),
+            "nothing written: the model server does not say which model it serves; --model names it\n"
+                .to_owned()
+        )
+    );
 }

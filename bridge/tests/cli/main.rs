@@ -3,16 +3,19 @@
 
 mod init;
 mod model;
+mod print;
+mod start;
 
 use std::{
     fs,
     io::{Read as _, Write as _},
     net::TcpListener,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output},
     thread,
 };
 
+use backend::testing::TinyLlama;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -39,6 +42,17 @@ fn told(output: &Output) -> (Option<i32>, String, String) {
     )
 }
 
+/// A model trained for 8192 tokens, in `folder`.
+fn tiny_model(folder: &Path) -> PathBuf {
+    let path = folder.join("My.Model.gguf");
+    let tiny = TinyLlama {
+        context: 8192,
+        ..TinyLlama::default()
+    };
+    tiny.write_gguf(&path).unwrap();
+    path
+}
+
 fn in_repository(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("..")
@@ -49,6 +63,18 @@ fn in_repository(path: &str) -> String {
 
 /// Answers each request with the body for its path, or 404, for ever. Returns the address.
 fn server(answers: Vec<(&'static str, u16, Value)>) -> String {
+    serve(move |path, head| {
+        let authorised = head.to_lowercase().contains("authorization: bearer k-test");
+        match answers.iter().find(|(answered, ..)| *answered == path) {
+            Some((_, 401, _)) if authorised => (200, json!({"status": "ok"})),
+            Some((_, status, body)) => (*status, body.clone()),
+            None => (404, json!({})),
+        }
+    })
+}
+
+/// Answers each request as told by its path and head, for ever. Returns the address.
+fn serve(mut answer: impl FnMut(&str, &str) -> (u16, Value) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
@@ -61,12 +87,7 @@ fn server(answers: Vec<(&'static str, u16, Value)>) -> String {
             }
             let head = text(&head);
             let path = head.split(' ').nth(1).unwrap_or_default();
-            let authorised = head.to_lowercase().contains("authorization: bearer k-test");
-            let (status, body) = match answers.iter().find(|(answered, ..)| *answered == path) {
-                Some((_, 401, _)) if authorised => (200, json!({"status": "ok"})),
-                Some((_, status, body)) => (*status, body.clone()),
-                None => (404, json!({})),
-            };
+            let (status, body) = answer(path, &head);
             let body = body.to_string();
             let length = body.len();
             write!(
