@@ -105,6 +105,7 @@ fn start(
     let options = CpuOptions {
         threads,
         pages: CONTEXT / PAGE_TOKENS,
+        kv: Cpu::usual_kv(&model.config),
         ..CpuOptions::default()
     };
     let cpu = Cpu::new(model, &options)?;

@@ -14,14 +14,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = PathBuf::from(arguments.next().ok_or("a model file is needed")?);
     let threads = arguments.next().map_or(Ok(0), |n| n.parse())?;
-    let kv = arguments
-        .next()
-        .map_or(Some(KvFormat::default()), |name| KvFormat::from_name(&name))
-        .ok_or("kv is f32, f16 or bf16")?;
+    let kv = arguments.next();
     let only = arguments.next();
     let started = Instant::now();
     let model = model::open(&path)?;
     let opened = started.elapsed();
+    let kv = match kv {
+        Some(name) => KvFormat::from_name(&name).ok_or("kv is f32, f16, bf16 or q8_0")?,
+        None => Cpu::usual_kv(&model.config),
+    };
     let options = CpuOptions {
         threads,
         kv,

@@ -221,19 +221,21 @@ fn shapes_and_ropes_of_the_family_agree_with_the_oracle() {
 
 #[test]
 fn no_bit_depends_on_chunks_batch_or_threads() {
-    for (format, kv) in [
-        (Format::Q4_1, KvFormat::F16),
-        (Format::Q6K, KvFormat::Bf16),
-        (Format::Bf16, KvFormat::Bf16),
-        (Format::F16, KvFormat::F32),
-        (Format::Q8_0, KvFormat::Q8_0),
+    for (format, kv, heads, head_dim) in [
+        (Format::Q4_1, KvFormat::F16, 8, 32),
+        (Format::Q6K, KvFormat::Bf16, 8, 32),
+        (Format::Bf16, KvFormat::Bf16, 8, 32),
+        (Format::F16, KvFormat::F32, 8, 32),
+        (Format::Q8_0, KvFormat::Q8_0, 8, 32),
+        // Heads of an odd number of blocks, three to a key head.
+        (Format::Q4_0, KvFormat::Q8_0, 6, 96),
     ] {
         let model = open(&TinyLlama {
             hidden: 256,
             ffn: 256,
-            heads: 8,
+            heads,
             kv_heads: 2,
-            head_dim: 32,
+            head_dim,
             context: 1024,
             format,
             embedding_format: Format::Q8_0,

@@ -69,7 +69,7 @@ async fn logits_are_as_close_to_llama_cpp_as_llama_cpp_is_to_itself() -> Result<
         .iter()
         .map(|(_, closeness)| closeness.agreement)
         .fold(1.0, f64::min);
-    for kv in [KvFormat::F16, KvFormat::Bf16] {
+    for kv in [KvFormat::F16, KvFormat::Bf16, KvFormat::Q8_0] {
         let ours = compare(&base, &run(kv, &tokens)?, &tokens);
         println!("bundled, {kv} keys and values: {ours:?}");
         ensure!(

@@ -42,7 +42,7 @@ pub(super) fn plan(
     let once = PlanOptions {
         context,
         sequences: 1,
-        kv: format(options.kv_cache),
+        kv: format(options.kv_cache, model),
         batch_tokens: BATCH_TOKENS,
         rows: (ROWS_A_SEQUENCE * options.max_batch).max(FEWEST_ROWS),
     };
@@ -78,10 +78,10 @@ fn sequences(once: &MemoryPlan, available: &Available, most: usize) -> usize {
     (fit as usize).clamp(1, most)
 }
 
-/// Half precision loses nothing that could be measured, and halves what attention reads.
-fn format(kv: KvCache) -> KvFormat {
+fn format(kv: KvCache, model: &Model) -> KvFormat {
     match kv {
-        KvCache::Auto | KvCache::F16 => KvFormat::F16,
+        KvCache::Auto => Cpu::usual_kv(&model.config),
+        KvCache::F16 => KvFormat::F16,
         KvCache::F32 => KvFormat::F32,
         KvCache::Bf16 => KvFormat::Bf16,
         KvCache::Q8 => KvFormat::Q8_0,

@@ -65,7 +65,7 @@ pub enum DeviceChoice {
 /// How keys and values are stored.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum KvCache {
-    /// [`KvCache::F16`].
+    /// [`KvCache::Q8`], or [`KvCache::F16`] where heads are not made of blocks of 32 numbers.
     #[default]
     Auto,
     F32,

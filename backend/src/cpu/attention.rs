@@ -1,4 +1,4 @@
-//! Attention over paged keys and values. The queries of all heads that share a key head, of one token or of many, go through the same kernel: up to eight at
+//! Attention over paged keys and values; those of 8 bits have a [kernel of their own](eight). The queries of all heads that share a key head, of one token or of many, go through the same kernel: up to eight at
 //! a time over a segment of keys, so each page is read once for all of them.
 //!
 //! Scores are in units of log 2: queries come scaled by log2 e. Keys are taken in segments of [`SEGMENT`] at fixed positions. Within one: all scores, their maximum, the exponentials, the weighted sum of values; then
@@ -6,8 +6,9 @@
 //! through the same operations in a prompt of any chunking, alone, in a batch or as a draft, and on one thread or many.
 
 mod cache;
+mod eight;
 
-use cache::{Cache, Eight, Plain};
+use cache::{Cache, Plain};
 
 use super::{
     activation::BLOCK_WORDS,
@@ -56,13 +57,18 @@ pub(crate) struct Workspace {
     weights: Vec<u32>,
     /// `[QUERIES][state_len]`
     segment: Vec<f32>,
+    /// For keys and values of 8 bits.
+    eight: Option<eight::Scratch>,
     /// States of all queries of an item.
     pub(crate) states: Vec<f32>,
 }
 
 impl Workspace {
-    pub(crate) fn new(padded: usize, most_queries: usize) -> Workspace {
+    pub(crate) fn new(layout: &PageLayout, most_queries: usize) -> Workspace {
+        let padded = layout.padded;
+        let is_eight = layout.format == KvFormat::Q8_0;
         Workspace {
+            eight: is_eight.then(|| eight::Scratch::new(layout)),
             scores: vec![0.0; QUERIES * SEGMENT],
             weights: vec![0; QUERIES * SEGMENT],
             segment: vec![0.0; QUERIES * state_len(padded)],
@@ -109,7 +115,11 @@ impl Kernel for Attend<'_> {
             KvFormat::F32 => attend::<S, Plain<PlainF32>>(simd, item, workspace),
             KvFormat::F16 => attend::<S, Plain<PlainF16>>(simd, item, workspace),
             KvFormat::Bf16 => attend::<S, Plain<PlainBf16>>(simd, item, workspace),
-            KvFormat::Q8_0 => attend::<S, Eight>(simd, item, workspace),
+            KvFormat::Q8_0 => {
+                if let Some(scratch) = &mut workspace.eight {
+                    eight::attend(simd, item, scratch, &mut workspace.states);
+                }
+            }
         }
     }
 }
@@ -167,6 +177,7 @@ fn tile<S: Simd, C: Cache, const T: usize, const D: usize>(
         scores,
         weights,
         segment: partial,
+        eight: _,
         states,
     } = workspace;
 
@@ -326,7 +337,11 @@ fn merge<S: Simd>(simd: S, state: &mut [f32], segment: &[f32]) {
         return;
     }
     let largest = state[0].max(segment[0]);
-    let (old, new) = ((state[0] - largest).exp2(), (segment[0] - largest).exp2());
+    let mut factors = [0.0; LANES];
+    (factors[0], factors[1]) = (state[0] - largest, segment[0] - largest);
+    let powers = simd.pow2(simd.load(&factors));
+    simd.store(powers, &mut factors);
+    let (old, new) = (factors[0], factors[1]);
     state[0] = largest;
     state[1] = state[1] * old + segment[1] * new;
     let (old, new) = (simd.splat(old), simd.splat(new));

@@ -63,14 +63,14 @@ impl Buffers {
             &encodings.gate_up,
             &encodings.down,
         ]
-        .map(|layout| layout.stride)
+        .map(|layout| layout.words(tokens))
         .into_iter()
         .max()
         .unwrap_or(0);
         let group = config.heads / config.kv_heads;
         Buffers {
             x: vec![0.0; tokens * config.hidden],
-            encoded: vec![0; (tokens * widest).max(rows * encodings.output.stride)],
+            encoded: vec![0; widest.max(encodings.output.words(rows))],
             qkv: vec![0.0; tokens * (q + 2 * kv)],
             queries: vec![0; tokens * config.heads * query_words(page.format, page.padded)],
             attended: vec![0.0; tokens * q],
@@ -82,7 +82,7 @@ impl Buffers {
                 .map(|_| Member {
                     tiles: std::array::from_fn(|_| vec![[0.0; LANES]; tokens.max(rows)]),
                     row: vec![0.0; config.hidden.max(config.ffn).max(q)],
-                    attention: Workspace::new(page.padded, PIECE_QUERIES.max(group)),
+                    attention: Workspace::new(page, PIECE_QUERIES.max(group)),
                 })
                 .collect(),
         }

@@ -88,11 +88,11 @@ impl Few {
                 Factor::Down(index),
             ]
         });
-        let (mut tiles, mut stride) = (0_usize, 0_usize);
+        let (mut tiles, mut words) = (0_usize, 0_usize);
         for factor in layers.chain([Factor::Output]) {
             let (matrices, layout) = factor.of(network);
             tiles = tiles.max(matrices.iter().map(Matrix::tiles).sum::<usize>());
-            stride = stride.max(layout.stride);
+            words = words.max(layout.words(MOST_TOKENS));
         }
         // All that they will ever need; what is never used is not resident.
         let work = || Work {
@@ -102,7 +102,7 @@ impl Few {
             factor: Factor::Output,
             tokens: 0,
             per_piece: 1,
-            words: Vec::with_capacity(MOST_TOKENS * stride),
+            words: Vec::with_capacity(words),
             sums: Vec::with_capacity(MOST_TOKENS * tiles),
         };
         Few {
@@ -166,9 +166,10 @@ impl Work {
         if matches!(factor, Factor::GateUp(_)) {
             self.per_piece = (self.per_piece / 2).max(1);
         }
-        self.words.clear();
-        self.words
-            .extend_from_slice(&words[..tokens * layout.stride]);
+        if self.words.len() < layout.words(tokens) {
+            self.words.resize(layout.words(tokens), 0);
+        }
+        layout.copy_rows(tokens, words, &mut self.words);
         if self.sums.len() < tiles * tokens {
             self.sums.resize_with(tiles * tokens, Default::default);
         }

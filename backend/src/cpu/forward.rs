@@ -3,15 +3,15 @@
 //! All tokens of a batch, whichever sequence they belong to, go through each matrix together; only attention looks at sequences.
 
 use super::{
-    activation::{Activations, Encode, Layout, NormEncode},
+    activation::{Activations, Encode, GROUP, Layout, NormEncode},
     attention::{Attend, Item, MergeSegments, Workspace, finish, query_words, state_len},
     buffers::{Buffers, Member},
     few::{self, Factor, Few},
-    kv::Pool,
+    kv::{Pool, Put},
     matmul::{Row, SiluMul, TileProduct},
     network::Network,
     pack::Matrix,
-    product::{Epilogue, product, tiles_per_chunk},
+    product::{Epilogue, product, put, tiles_per_chunk},
     rope::{EncodeQueries, Rotate, turn},
     simd::Level,
     step::{Piece, Step},
@@ -158,19 +158,23 @@ impl Forward<'_> {
         let x = &buffers.x;
         self.team.rows_with(
             &mut buffers.encoded,
-            layout.stride,
-            step.tokens.len(),
-            8,
+            layout.group(),
+            step.tokens.len().div_ceil(GROUP),
+            1,
             &mut buffers.members,
-            |member, token, row| {
-                level.run(NormEncode {
-                    layout,
-                    x: &x[token * hidden..(token + 1) * hidden],
-                    weight,
-                    eps: network.config.norm_eps,
-                    scratch: &mut member.row,
-                    row,
-                });
+            |member, index, group| {
+                let x = x[index * GROUP * hidden..].chunks_exact(hidden);
+                for (row, x) in x.take(members(index, step.tokens.len())).enumerate() {
+                    level.run(NormEncode {
+                        layout,
+                        x,
+                        weight,
+                        eps: network.config.norm_eps,
+                        scratch: &mut member.row,
+                        group,
+                        row,
+                    });
+                }
             },
         );
     }
@@ -244,10 +248,13 @@ impl Forward<'_> {
                     }
                     let row = &qkv[token * columns + q..(token + 1) * columns];
                     let (keys, values) = row.split_at(kv);
-                    for head in 0..config.kv_heads {
-                        let range = head * config.head_dim..(head + 1) * config.head_dim;
-                        page.put(bytes, head, slot, &keys[range.clone()], &values[range]);
-                    }
+                    level.run(Put {
+                        layout: page,
+                        layer: &mut *bytes,
+                        slot,
+                        keys,
+                        values,
+                    });
                 }
             },
         );
@@ -379,16 +386,24 @@ impl Forward<'_> {
         let attended = &buffers.attended;
         self.team.rows_with(
             &mut buffers.encoded,
-            layout.stride,
-            tokens,
-            8,
+            layout.group(),
+            tokens.div_ceil(GROUP),
+            1,
             &mut buffers.members,
-            |member, token, row| {
-                let x = &mut member.row[..layout.cols];
-                for (head, x) in x.chunks_exact_mut(width).enumerate() {
-                    x.copy_from_slice(&attended[(head * tokens + token) * width..][..width]);
+            |member, index, group| {
+                for row in 0..members(index, tokens) {
+                    let token = index * GROUP + row;
+                    let x = &mut member.row[..layout.cols];
+                    for (head, x) in x.chunks_exact_mut(width).enumerate() {
+                        x.copy_from_slice(&attended[(head * tokens + token) * width..][..width]);
+                    }
+                    level.run(Encode {
+                        layout,
+                        x,
+                        group,
+                        row,
+                    });
                 }
-                level.run(Encode { layout, x, row });
             },
         );
     }
@@ -409,15 +424,19 @@ impl Forward<'_> {
         let gated = &buffers.gated;
         self.team.rows(
             &mut buffers.encoded,
-            layout.stride,
-            step.tokens.len(),
-            8,
-            |token, row| {
-                level.run(Encode {
-                    layout,
-                    x: &gated[token * ffn..(token + 1) * ffn],
-                    row,
-                });
+            layout.group(),
+            step.tokens.len().div_ceil(GROUP),
+            1,
+            |index, group| {
+                let x = gated[index * GROUP * ffn..].chunks_exact(ffn);
+                for (row, x) in x.take(members(index, step.tokens.len())).enumerate() {
+                    level.run(Encode {
+                        layout,
+                        x,
+                        group,
+                        row,
+                    });
+                }
             },
         );
         self.product(Factor::Down(index));
@@ -439,20 +458,23 @@ impl Forward<'_> {
         let x = &buffers.x;
         self.team.rows_with(
             &mut buffers.encoded,
-            layout.stride,
-            step.rows.len(),
-            8,
+            layout.group(),
+            step.rows.len().div_ceil(GROUP),
+            1,
             &mut buffers.members,
-            |member, row, out| {
-                let token = step.rows[row];
-                level.run(NormEncode {
-                    layout,
-                    x: &x[token * config.hidden..(token + 1) * config.hidden],
-                    weight: &network.final_norm,
-                    eps: config.norm_eps,
-                    scratch: &mut member.row,
-                    row: out,
-                });
+            |member, index, group| {
+                for row in 0..members(index, step.rows.len()) {
+                    let token = step.rows[index * GROUP + row];
+                    level.run(NormEncode {
+                        layout,
+                        x: &x[token * config.hidden..(token + 1) * config.hidden],
+                        weight: &network.final_norm,
+                        eps: config.norm_eps,
+                        scratch: &mut member.row,
+                        group,
+                        row,
+                    });
+                }
             },
         );
         self.product(Factor::Output);
@@ -493,9 +515,13 @@ fn gate_up(
                 up: ups,
             });
             for (token, tile) in gates.iter().enumerate() {
-                let row = stripe.row(token);
-                row.copy_from_slice(&tile[..row.len()]);
+                put(stripe.row(token), tile, Epilogue::Store);
             }
         },
     );
+}
+
+/// Rows of group `index` of `rows` rows.
+fn members(index: usize, rows: usize) -> usize {
+    GROUP.min(rows - index * GROUP)
 }

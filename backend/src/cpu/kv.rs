@@ -4,16 +4,21 @@
 //! ```text
 //! page   [layer][K: kv_heads × (step × 16 tokens) | V: kv_heads × (16 dimensions of head_dim / 16 groups × step)]
 //! step   F32, F16: one column; BF16: a pair of columns side by side, for the instruction that multiplies pairs
-//! Q8_0   K: a tile of Q8_0 weights (see `pack`); V: [head_dim / 16][16 tokens][16 dimensions] i8, then [head_dim / 32][16 tokens] f16
+//! Q8_0   K: a tile of Q8_0 weights (see `pack`); V: [head_dim / 16][8 pairs of tokens][16 dimensions][2] i8, then [head_dim / 32][16 tokens] f16
 //! ```
 //!
 //! Invariant: the slots behind the newest token of a page are finite (zero, or left from a draft), so that a probability of zero takes them out.
 //! The pool is one zeroed mapping: a page that was never used is not resident.
 
+mod eight;
+
 use half::{bf16, f16};
 use memmap2::MmapMut;
 
-use super::pack::{quant_bytes, record_bytes, scales_start, tile_bytes};
+use super::{
+    pack::{quant_bytes, record_bytes, scales_start, tile_bytes},
+    simd::{Kernel, Simd},
+};
 use crate::{
     device::PAGE_TOKENS,
     model::{config::LlamaConfig, plan::KvFormat, weights::Format},
@@ -28,7 +33,7 @@ enum Stored {
     /// Number of a head.
     Number(usize),
     /// Scale of a block of 32 numbers.
-    Scale(usize),
+    Scale,
 }
 
 /// Where things lie in a page.
@@ -106,7 +111,7 @@ impl PageLayout {
                     }
                     part(
                         record + scales_start(Format::Q8_0) + block % 2 * 32 + slot * 2,
-                        Stored::Scale(block),
+                        Stored::Scale,
                     );
                 }
             }
@@ -131,12 +136,12 @@ impl PageLayout {
                 }
             }
             KvFormat::Q8_0 => {
-                (0..self.padded).for_each(|dim| part(at(dim), Stored::Number(dim)));
+                for dim in 0..self.padded {
+                    let pair = dim / 16 * 256 + slot / 2 * 32 + dim % 16 * 2 + slot % 2;
+                    part(pair, Stored::Number(dim));
+                }
                 for block in 0..self.padded / 32 {
-                    part(
-                        self.value_scales() + block * 32 + slot * 2,
-                        Stored::Scale(block),
-                    );
+                    part(self.value_scales() + block * 32 + slot * 2, Stored::Scale);
                 }
             }
         }
@@ -148,73 +153,39 @@ impl PageLayout {
     }
 
     /// Writes the key and the value of one head of the token in `slot` into the bytes of a layer of a page.
-    pub(crate) fn put(
+    #[inline(always)]
+    fn put<S: Simd>(
         &self,
+        simd: S,
         layer: &mut [u8],
         head: usize,
         slot: usize,
         key: &[f32],
         value: &[f32],
     ) {
+        if self.format == KvFormat::Q8_0 {
+            self.put_eight(simd, layer, head, slot, key, value);
+            return;
+        }
         let bytes = self.head_bytes();
         let (keys, values) = (self.keys(0, head), self.values(0, head));
         let out = &mut layer[keys..keys + bytes];
-        let scales = self.scales(key);
-        self.key_parts(slot, |at, stored| {
-            self.put_part(out, at, stored, key, &scales);
-        });
+        self.key_parts(slot, |at, stored| self.put_part(out, at, stored, key));
         let out = &mut layer[values..values + bytes];
-        let scales = self.scales(value);
-        self.value_parts(slot, |at, stored| {
-            self.put_part(out, at, stored, value, &scales);
-        });
-    }
-
-    /// Scales of the blocks of 32 numbers, for Q8_0.
-    fn scales(&self, numbers: &[f32]) -> [f16; MOST_BLOCKS] {
-        let mut scales = [f16::ZERO; MOST_BLOCKS];
-        if self.format == KvFormat::Q8_0 {
-            for (scale, block) in scales.iter_mut().zip(numbers.chunks(32)) {
-                let largest = block
-                    .iter()
-                    .fold(0.0_f32, |largest, x| largest.max(x.abs()));
-                *scale = f16::from_f32(largest / 127.0);
-            }
-        }
-        scales
+        self.value_parts(slot, |at, stored| self.put_part(out, at, stored, value));
     }
 
     #[inline(always)]
-    fn put_part(
-        &self,
-        out: &mut [u8],
-        at: usize,
-        stored: Stored,
-        numbers: &[f32],
-        scales: &[f16; MOST_BLOCKS],
-    ) {
-        let dim = match stored {
-            Stored::Number(dim) => dim,
-            Stored::Scale(block) => {
-                out[at..at + 2].copy_from_slice(&scales[block].to_le_bytes());
-                return;
-            }
-        };
+    fn put_part(&self, out: &mut [u8], at: usize, stored: Stored, numbers: &[f32]) {
         // Padding stays zero.
+        let Stored::Number(dim) = stored else { return };
         let Some(&x) = numbers.get(dim) else { return };
         match self.format {
             KvFormat::F32 => out[at..at + 4].copy_from_slice(&x.to_le_bytes()),
             KvFormat::F16 => out[at..at + 2].copy_from_slice(&f16::from_f32(x).to_le_bytes()),
             KvFormat::Bf16 => out[at..at + 2].copy_from_slice(&bf16::from_f32(x).to_le_bytes()),
-            KvFormat::Q8_0 => {
-                let scale = scales[dim / 32].to_f32();
-                let q = if scale > 0.0 {
-                    (x / scale).round_ties_even()
-                } else {
-                    0.0
-                };
-                out[at] = q.clamp(-127.0, 127.0) as i8 as u8;
-            }
+            // Written a block at a time.
+            KvFormat::Q8_0 => {}
         }
     }
 
@@ -227,7 +198,7 @@ impl PageLayout {
             KvFormat::Q8_0 => 1,
         };
         let size = |stored| {
-            if matches!(stored, Stored::Scale(_)) {
+            if matches!(stored, Stored::Scale) {
                 2
             } else {
                 number
@@ -251,9 +222,33 @@ impl PageLayout {
     /// Names this layout for pages kept on disk.
     pub(crate) fn name(&self) -> String {
         format!(
-            "cpu-1 {} layers={} kv_heads={} head_dim={} tokens={PAGE_TOKENS}",
+            "cpu-2 {} layers={} kv_heads={} head_dim={} tokens={PAGE_TOKENS}",
             self.format, self.layers, self.kv_heads, self.head_dim
         )
+    }
+}
+
+/// Writes the keys and values of all heads of the token in `slot` into the bytes of a layer of a page.
+pub(crate) struct Put<'a> {
+    pub(crate) layout: PageLayout,
+    pub(crate) layer: &'a mut [u8],
+    pub(crate) slot: usize,
+    /// `[kv_heads][head_dim]`
+    pub(crate) keys: &'a [f32],
+    pub(crate) values: &'a [f32],
+}
+
+impl Kernel for Put<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let keys = self.keys.chunks_exact(self.layout.head_dim);
+        let values = self.values.chunks_exact(self.layout.head_dim);
+        for (head, (key, value)) in keys.zip(values).enumerate() {
+            self.layout
+                .put(simd, self.layer, head, self.slot, key, value);
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! nor on whether it was a draft.
 
 use super::{
-    activation::{Activations, BLOCK_WORDS},
+    activation::{Activations, Block, GROUP},
     blocks::{Blocks, Q4_0, Q4_1, Q4K, Q5K, Q6K, Q8_0, Scales},
     pack::{Matrix, quant_bytes, record_blocks, record_bytes, scales_start},
     simd::{Kernel, LANES, Simd},
@@ -65,6 +65,10 @@ fn groups<S: Simd, P: Product>(simd: S, product: TileProduct<'_>) {
     let tile = matrix.tile(tile);
     let tokens = out.len();
     let mut first = 0;
+    while S::TOKENS >= 16 && tokens - first >= 16 {
+        group::<S, P, 16>(simd, matrix, tile, x, first, out);
+        first += 16;
+    }
     while S::TOKENS >= 8 && tokens - first >= 8 {
         group::<S, P, 8>(simd, matrix, tile, x, first, out);
         first += 8;
@@ -108,66 +112,94 @@ impl<B: Blocks> Product for Quantised<B> {
         x: Activations<'_>,
         first: usize,
     ) -> [S::F; T] {
-        let blocks = matrix.cols / 32;
-        let rows: [&[[u32; BLOCK_WORDS]]; T] =
-            std::array::from_fn(|t| &x.blocks(first + t)[..blocks]);
-        block_product::<S, B, T>(simd, tile, blocks, &rows, T <= 2)
+        // Tokens come in descending powers of two, so that those of a call are of one group.
+        let blocks = &x.blocks(first)[..matrix.cols / 32];
+        block_product::<S, B, T>(simd, tile, blocks, first % GROUP)
     }
 }
 
-/// A tile of a block format times `T` rows of encoded blocks. `stream`: the tile comes from memory and is used once.
+/// A tile of a block format times `T` rows of a group, from row `first` on.
 #[inline(always)]
-pub(crate) fn block_product<S: Simd, B: Blocks, const T: usize>(
+fn block_product<S: Simd, B: Blocks, const T: usize>(
     simd: S,
     tile: &[u8],
-    blocks: usize,
-    rows: &[&[[u32; BLOCK_WORDS]]; T],
-    stream: bool,
+    blocks: &[[Block; GROUP]],
+    first: usize,
 ) -> [S::F; T] {
     let (size, in_record) = (quant_bytes(B::FORMAT), record_blocks(B::FORMAT));
     let mut sums = [simd.splat(0.0); T];
-    for block in 0..blocks {
+    for (block, rows) in blocks.iter().enumerate() {
         let record =
             &tile[block / in_record * record_bytes(B::FORMAT)..][..record_bytes(B::FORMAT)];
         let (quants, scales) = record.split_at(scales_start(B::FORMAT));
         let quants = &quants[block % in_record * size..][..size];
-        if stream {
+        if T <= 2 {
             // Few tokens: reading the weights is all the work, and the processor's own prefetching begins anew on every page.
             for line in 0..size.div_ceil(64) + 1 {
                 simd.prefetch(quants, AHEAD + 64 * line);
             }
         }
         let q = B::quants(simd, quants);
-        let Scales { d, m } = B::scales(simd, scales, block % in_record);
-        for t in 0..T {
-            let x = &rows[t][block];
-            let scale = simd.splat(f32::from_bits(x[8]));
-            if B::HALVES {
-                for half in 0..2 {
-                    let mut dot = simd.zero_i();
-                    for g in 4 * half..4 * half + 4 {
-                        dot = simd.dot_u7(dot, q[g], x[g] as i32);
-                    }
-                    sums[t] = simd.fma(m[half], simd.splat(f32::from_bits(x[10 + half])), sums[t]);
-                    sums[t] = simd.fma(simd.float(dot), simd.mul(d[half], scale), sums[t]);
-                }
-            } else {
-                let mut dot = simd.zero_i();
-                for g in 0..8 {
-                    dot = if B::EIGHT {
-                        simd.dot_8(dot, q[g], x[g] as i32)
-                    } else {
-                        simd.dot_u7(dot, q[g], x[g] as i32)
-                    };
-                }
-                if !B::EIGHT || S::OFFSET_8 != 0.0 {
-                    sums[t] = simd.fma(m[0], simd.splat(f32::from_bits(x[9])), sums[t]);
-                }
-                sums[t] = simd.fma(simd.float(dot), simd.mul(d[0], scale), sums[t]);
+        let scales = B::scales(simd, scales, block % in_record);
+        let rows: &[Block; T] = &rows[first..first + T].as_chunks().0[0];
+        // Four products at a time: the latency of one chain would be the limit. Spelled out, so that sums stay in registers.
+        if T < 4 {
+            add_block::<S, B, 1, T>(simd, &q, &scales, rows, 0, &mut sums);
+            if T > 1 {
+                add_block::<S, B, 1, T>(simd, &q, &scales, rows, 1, &mut sums);
             }
+            continue;
+        }
+        add_block::<S, B, 4, T>(simd, &q, &scales, rows, 0, &mut sums);
+        if T > 4 {
+            add_block::<S, B, 4, T>(simd, &q, &scales, rows, 4, &mut sums);
+        }
+        if T > 8 {
+            add_block::<S, B, 4, T>(simd, &q, &scales, rows, 8, &mut sums);
+            add_block::<S, B, 4, T>(simd, &q, &scales, rows, 12, &mut sums);
         }
     }
     sums
+}
+
+/// A block of weights times that of `N` rows, from row `first` on.
+#[inline(always)]
+fn add_block<S: Simd, B: Blocks, const N: usize, const T: usize>(
+    simd: S,
+    q: &[S::B; 8],
+    scales: &Scales<S::F>,
+    rows: &[Block; T],
+    first: usize,
+    sums: &mut [S::F; T],
+) {
+    let Scales { d, m } = scales;
+    for half in 0..2 {
+        if half == 1 && !B::HALVES {
+            break;
+        }
+        let groups = if B::HALVES { 4 } else { 8 };
+        let mut dots = [simd.zero_i(); N];
+        for g in 0..groups {
+            for t in 0..N {
+                let x = rows[first + t][groups * half + g] as i32;
+                dots[t] = if B::EIGHT {
+                    simd.dot_8(dots[t], q[groups * half + g], x)
+                } else {
+                    simd.dot_u7(dots[t], q[groups * half + g], x)
+                };
+            }
+        }
+        for t in 0..N {
+            let x = &rows[first + t];
+            let sum = &mut sums[first + t];
+            if !B::EIGHT || S::OFFSET_8 != 0.0 {
+                let words = if B::HALVES { 10 + half } else { 9 };
+                *sum = simd.fma(m[half], simd.splat(f32::from_bits(x[words])), *sum);
+            }
+            let scale = simd.splat(f32::from_bits(x[8]));
+            *sum = simd.fma(simd.float(dots[t]), simd.mul(d[half], scale), *sum);
+        }
+    }
 }
 
 /// How a step of a plain format (a column, or a pair of them) is added to the sums of `T` tokens.

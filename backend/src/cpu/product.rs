@@ -75,16 +75,31 @@ pub(crate) fn product(
                     out: sums,
                 });
                 for (token, sums) in sums.iter().enumerate() {
-                    let row = stripe.row(token);
-                    match epilogue {
-                        Epilogue::Store => row.copy_from_slice(&sums[..row.len()]),
-                        Epilogue::Accumulate => {
-                            row.iter_mut().zip(sums).for_each(|(x, sum)| *x += sum);
-                        }
-                    }
+                    put(stripe.row(token), sums, epilogue);
                 }
             },
         );
         first += width;
     }
+}
+
+#[inline]
+pub(crate) fn put(row: &mut [f32], sums: &[f32; LANES], epilogue: Epilogue) {
+    // All but the last stripe of a matrix are whole, and a whole one takes a register.
+    if let Some(row) = row.first_chunk_mut::<LANES>() {
+        match epilogue {
+            Epilogue::Store => *row = *sums,
+            Epilogue::Accumulate => add(row, sums),
+        }
+        return;
+    }
+    match epilogue {
+        Epilogue::Store => row.copy_from_slice(&sums[..row.len()]),
+        Epilogue::Accumulate => add(row, sums),
+    }
+}
+
+#[inline]
+fn add(row: &mut [f32], sums: &[f32]) {
+    row.iter_mut().zip(sums).for_each(|(x, sum)| *x += sum);
 }

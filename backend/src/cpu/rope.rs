@@ -2,7 +2,7 @@
 //! of the other layout had their rows reordered when they were packed.
 
 use super::{
-    activation::encode_blocks,
+    activation::{BLOCK_WORDS, encode_blocks},
     simd::{Kernel, Simd},
 };
 use crate::model::{
@@ -88,7 +88,15 @@ impl Kernel for EncodeQueries<'_> {
         {
             x.iter_mut().for_each(|x| *x *= self.scale);
             match self.format {
-                KvFormat::Q8_0 => encode_blocks(simd, x, out),
+                KvFormat::Q8_0 => {
+                    encode_blocks(simd, x, out);
+                    // In place of the scaled sum: what the offset of the keys adds to a product, as the whole number that it is.
+                    for block in out.as_chunks_mut::<BLOCK_WORDS>().0 {
+                        let bytes: &[i8] = bytemuck::cast_slice(&block[..8]);
+                        let sum: i32 = bytes.iter().map(|&q| i32::from(q)).sum();
+                        block[9] = (-(S::OFFSET_8 as i32) * sum) as u32;
+                    }
+                }
                 KvFormat::Bf16 => {
                     let out: &mut [u16] = bytemuck::cast_slice_mut(out);
                     for (out, x) in out.iter_mut().zip(x) {

@@ -133,7 +133,7 @@ pub(crate) trait Simd: Copy + Send + Sync + fmt::Debug + 'static {
     type I: Copy;
     type B: Copy;
 
-    /// Tokens a matrix kernel keeps in registers at once: 8 or 4 or 2.
+    /// Tokens a matrix kernel keeps in registers at once: 16 or 4.
     const TOKENS: usize;
 
     /// Runs `kernel` in a function that has the instruction set enabled.
@@ -165,6 +165,9 @@ pub(crate) trait Simd: Copy + Send + Sync + fmt::Debug + 'static {
     /// `2^x` for `-126 <= x <= 127`.
     fn exp2(self, x: Self::I) -> Self::F;
     fn zero_i(self) -> Self::I;
+    fn splat_i(self, x: i32) -> Self::I;
+    /// `p * 2^n` where `shifted = n + 1.5 * 2^23`: adds `n` to the exponent of `p`, which must stay normal.
+    fn scale_exponent(self, p: Self::F, shifted: Self::F) -> Self::F;
     /// The low byte of each lane.
     fn store_i8(self, x: Self::I, out: &mut [i8; 16]);
 
@@ -183,6 +186,12 @@ pub(crate) trait Simd: Copy + Send + Sync + fmt::Debug + 'static {
     /// What is added to signed weights before `dot_8`: 128 where the instruction wants them unsigned, else 0.
     const OFFSET_8: f32;
     fn prepare_8(self, weights: Self::B) -> Self::B;
+    /// Sixteen pairs of signed bytes, each widened to 16 bits: lane `i` holds bytes `2 i` and `2 i + 1`.
+    fn widen_8(self, x: &[u8; 32]) -> Self::B;
+    /// Adds to each lane the dot product of its two signed 16-bit weights with the two of `x`, low half first.
+    fn dot_16(self, acc: Self::I, weights: Self::B, x: i32) -> Self::I;
+    /// Narrows the lanes of `a` and of `b` to 16 bits, as the x of [`Simd::dot_16`]: pair `p` of `a` is word `p / 2 * 4 + p % 2`, that of `b` two words on.
+    fn store_pairs(self, a: Self::I, b: Self::I, out: &mut [u32; 16]);
     /// Adds to each lane the dot product of its two bf16 weights with the two bf16 of `x`, low half first.
     fn dot_bf16(self, acc: Self::F, weights: Self::B, x: u32) -> Self::F;
 
@@ -244,6 +253,21 @@ pub(crate) trait Simd: Copy + Send + Sync + fmt::Debug + 'static {
             p = self.fma(p, x, self.splat(c));
         }
         p
+    }
+
+    /// `2^x` for `x <= 0`, relative error below 3e-6, exactly 1 at 0; below -126 it is `2^-126`.
+    #[inline(always)]
+    fn pow2_weight(self, x: Self::F) -> Self::F {
+        // Adding it leaves the nearest integer in the low bits.
+        let shift = self.splat(12_582_912.0);
+        let x = self.max(x, self.splat(-126.0));
+        let shifted = self.add(x, shift);
+        let x = self.sub(x, self.sub(shifted, shift));
+        let mut p = self.splat(9.582_854e-3);
+        for c in [5.590_643e-2, 2.402_41e-1, 6.931_242e-1, 1.0] {
+            p = self.fma(p, x, self.splat(c));
+        }
+        self.scale_exponent(p, shifted)
     }
 
     /// `e^x`.

@@ -6,7 +6,7 @@ use super::{attention::SEGMENT, kv::Pool};
 use crate::device::{Caps, DeviceError, PAGE_TOKENS, Span};
 
 /// Most queries of one piece of attention: enough to read the keys of a segment from the second cache, few enough to share among threads.
-pub(crate) const PIECE_QUERIES: usize = 96;
+pub(crate) const PIECE_QUERIES: usize = 192;
 
 /// A token of the batch.
 #[derive(Clone, Copy, Debug)]

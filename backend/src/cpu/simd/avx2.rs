@@ -208,6 +208,60 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn splat_i(self, x: i32) -> [__m256i; 2] {
+        // SAFETY: see above.
+        unsafe { [_mm256_set1_epi32(x); 2] }
+    }
+
+    #[inline(always)]
+    fn scale_exponent(self, p: [__m256; 2], shifted: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: see above.
+        unsafe {
+            let mut out = p;
+            for i in 0..2 {
+                let exponent = _mm256_slli_epi32::<23>(_mm256_castps_si256(shifted[i]));
+                out[i] = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p[i]), exponent));
+            }
+            out
+        }
+    }
+
+    #[inline(always)]
+    fn widen_8(self, x: &[u8; 32]) -> [__m256i; 2] {
+        // SAFETY: see above.
+        unsafe {
+            [
+                _mm256_cvtepi8_epi16(_mm_loadu_si128(x.as_ptr().cast())),
+                _mm256_cvtepi8_epi16(_mm_loadu_si128(x.as_ptr().add(16).cast())),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn dot_16(self, acc: [__m256i; 2], weights: [__m256i; 2], x: i32) -> [__m256i; 2] {
+        // SAFETY: see above.
+        unsafe {
+            let x = _mm256_set1_epi32(x);
+            [
+                _mm256_add_epi32(acc[0], _mm256_madd_epi16(weights[0], x)),
+                _mm256_add_epi32(acc[1], _mm256_madd_epi16(weights[1], x)),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn store_pairs(self, a: [__m256i; 2], b: [__m256i; 2], out: &mut [u32; 16]) {
+        // SAFETY: see above. The instruction packs 128 bits at a time: four lanes of `a`, then four of `b`.
+        unsafe {
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm256_packs_epi32(a[0], b[0]));
+            _mm256_storeu_si256(
+                out.as_mut_ptr().add(8).cast(),
+                _mm256_packs_epi32(a[1], b[1]),
+            );
+        }
+    }
+
+    #[inline(always)]
     fn store_i8(self, x: [__m256i; 2], out: &mut [i8; 16]) {
         // SAFETY: see above.
         unsafe {

@@ -349,6 +349,65 @@ impl<const DOT: bool> Simd for Neon<DOT> {
     }
 
     #[inline(always)]
+    fn splat_i(self, x: i32) -> [int32x4_t; 4] {
+        // SAFETY: see above.
+        unsafe { [vdupq_n_s32(x); 4] }
+    }
+
+    #[inline(always)]
+    fn scale_exponent(self, p: [float32x4_t; 4], shifted: [float32x4_t; 4]) -> [float32x4_t; 4] {
+        // SAFETY: see above.
+        unsafe {
+            let mut out = p;
+            for i in 0..4 {
+                let exponent = vshlq_n_s32::<23>(vreinterpretq_s32_f32(shifted[i]));
+                out[i] = vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p[i]), exponent));
+            }
+            out
+        }
+    }
+
+    #[inline(always)]
+    fn widen_8(self, x: &[u8; 32]) -> [uint8x16_t; 4] {
+        // SAFETY: see above.
+        unsafe {
+            let mut out = [vdupq_n_u8(0); 4];
+            for (i, out) in out.iter_mut().enumerate() {
+                let wide = vmovl_s8(vld1_s8(x.as_ptr().add(8 * i).cast()));
+                *out = vreinterpretq_u8_s16(wide);
+            }
+            out
+        }
+    }
+
+    #[inline(always)]
+    fn dot_16(self, acc: [int32x4_t; 4], weights: [uint8x16_t; 4], x: i32) -> [int32x4_t; 4] {
+        // SAFETY: see above.
+        unsafe {
+            let x = vreinterpretq_s16_s32(vdupq_n_s32(x));
+            let mut out = acc;
+            for i in 0..4 {
+                let w = vreinterpretq_s16_u8(weights[i]);
+                let low = vmull_s16(vget_low_s16(w), vget_low_s16(x));
+                let high = vmull_high_s16(w, x);
+                out[i] = vaddq_s32(acc[i], vpaddq_s32(low, high));
+            }
+            out
+        }
+    }
+
+    #[inline(always)]
+    fn store_pairs(self, a: [int32x4_t; 4], b: [int32x4_t; 4], out: &mut [u32; 16]) {
+        // SAFETY: see above.
+        unsafe {
+            for i in 0..4 {
+                let pairs = vcombine_s16(vqmovn_s32(a[i]), vqmovn_s32(b[i]));
+                vst1q_u32(out.as_mut_ptr().add(4 * i), vreinterpretq_u32_s16(pairs));
+            }
+        }
+    }
+
+    #[inline(always)]
     fn store_i8(self, x: [int32x4_t; 4], out: &mut [i8; 16]) {
         // SAFETY: see above.
         unsafe {

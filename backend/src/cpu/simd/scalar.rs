@@ -140,6 +140,50 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
+    fn splat_i(self, x: i32) -> [i32; 16] {
+        [x; 16]
+    }
+
+    #[inline(always)]
+    fn scale_exponent(self, p: [f32; 16], shifted: [f32; 16]) -> [f32; 16] {
+        zip(p, shifted, |p, shifted| {
+            f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23))
+        })
+    }
+
+    #[inline(always)]
+    fn widen_8(self, x: &[u8; 32]) -> [u8; 64] {
+        let mut out = [0; 64];
+        for (x, out) in x.iter().zip(out.as_chunks_mut::<2>().0) {
+            *out = i16::from(*x as i8).to_le_bytes();
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn dot_16(self, acc: [i32; 16], weights: [u8; 64], x: i32) -> [i32; 16] {
+        let (low, high) = (i32::from(x as i16), x >> 16);
+        let mut out = acc;
+        for (out, weights) in out.iter_mut().zip(weights.as_chunks::<4>().0) {
+            let [a, b, c, d] = *weights;
+            let pair = [i16::from_le_bytes([a, b]), i16::from_le_bytes([c, d])];
+            *out += i32::from(pair[0]) * low + i32::from(pair[1]) * high;
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn store_pairs(self, a: [i32; 16], b: [i32; 16], out: &mut [u32; 16]) {
+        let pair = |x: &[i32; 16], at: usize| x[at] as u32 & 0xffff | (x[at + 1] as u32) << 16;
+        for i in 0..4 {
+            for j in 0..2 {
+                out[4 * i + j] = pair(&a, 4 * i + 2 * j);
+                out[4 * i + 2 + j] = pair(&b, 4 * i + 2 * j);
+            }
+        }
+    }
+
+    #[inline(always)]
     fn store_i8(self, x: [i32; 16], out: &mut [i8; 16]) {
         *out = map(x, |x| x as i8);
     }
