@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, ensure};
 use codex_bridge_backend::{
-    cpu::{Cpu, CpuOptions},
+    cpu::{Cpu, CpuOptions, Isa},
     device::{Device, PAGE_TOKENS, PageId, Span},
     model::{self, plan::KvFormat},
 };
@@ -69,15 +69,23 @@ async fn logits_are_as_close_to_llama_cpp_as_llama_cpp_is_to_itself() -> Result<
         .iter()
         .map(|(_, closeness)| closeness.agreement)
         .fold(1.0, f64::min);
-    for kv in [KvFormat::F16, KvFormat::Bf16, KvFormat::Q8_0] {
-        let ours = compare(&base, &run(kv, &tokens)?, &tokens);
-        println!("bundled, {kv} keys and values: {ours:?}");
+    // Every KV format on the instructions this machine would choose, the usual one on the others too.
+    let isas = Isa::available();
+    let formats = [KvFormat::F16, KvFormat::Bf16, KvFormat::Q8_0];
+    let best = formats.map(|kv| (isas[0], kv));
+    let others = isas[1..].iter().map(|isa| (*isa, KvFormat::Q8_0));
+    for (isa, kv) in best.into_iter().chain(others) {
+        let ours = compare(&base, &run(isa, kv, &tokens)?, &tokens);
+        println!("bundled on {isa}, {kv} keys and values: {ours:?}");
         ensure!(
             ours.agreement >= (worst - 0.01).min(0.965),
-            "{kv}: {ours:?}, llama.cpp with itself {worst}"
+            "{isa}, {kv}: {ours:?}, llama.cpp with itself {worst}"
         );
-        ensure!(ours.loss <= 0.008, "{kv}: {ours:?}");
-        ensure!((ours.perplexity - 1.0).abs() <= 0.01, "{kv}: {ours:?}");
+        ensure!(ours.loss <= 0.008, "{isa}, {kv}: {ours:?}");
+        ensure!(
+            (ours.perplexity - 1.0).abs() <= 0.01,
+            "{isa}, {kv}: {ours:?}"
+        );
     }
     Ok(())
 }
@@ -162,7 +170,7 @@ async fn post(llama: &Llama, path: &str, body: &Value) -> Result<Value> {
 }
 
 /// The same rows from the bundled engine's CPU device.
-fn run(kv: KvFormat, tokens: &[u32]) -> Result<Rows> {
+fn run(isa: Isa, kv: KvFormat, tokens: &[u32]) -> Result<Rows> {
     let model = model::open(&install::llama()?.smollm2)?;
     let chunk = 100;
     let options = CpuOptions {
@@ -171,7 +179,7 @@ fn run(kv: KvFormat, tokens: &[u32]) -> Result<Rows> {
         kv,
         max_batch_tokens: chunk,
         max_rows: chunk,
-        force: None,
+        force: Some(isa),
     };
     let mut device = Cpu::new(&model, &options)?;
     let pages: Vec<PageId> = (0..options.pages as u32).map(PageId).collect();

@@ -12,8 +12,9 @@ const LARGE: usize = 512 << 20;
 const PASS: usize = 1 << 30;
 const PASSES: usize = 3;
 
-/// Bytes of keys and values that SmolLM2-135M's attention reads a position: 30 layers of 3 heads of 64 numbers, both in half precision.
-const KV_BYTES: usize = 30 * 3 * 64 * 2 * 2;
+/// Bytes of keys and values that SmolLM2-135M's attention reads a position in half precision, which is what llama-server
+/// keeps: 30 layers of 3 heads of 64 numbers, twice.
+pub const HALF_KV_BYTES: usize = 30 * 3 * 64 * 2 * 2;
 
 /// Bytes a second from memory.
 pub fn bandwidth() -> f64 {
@@ -21,8 +22,9 @@ pub fn bandwidth() -> f64 {
 }
 
 /// Tokens a second of one stream that only reads, again and again, from wherever so many bytes are kept: a large cache may hold them.
-pub fn decode(weight_bytes: usize, positions: usize) -> f64 {
-    let bytes = weight_bytes + positions * KV_BYTES;
+/// `kv_bytes` are those of one position.
+pub fn decode(weight_bytes: usize, positions: usize, kv_bytes: usize) -> f64 {
+    let bytes = weight_bytes + positions * kv_bytes;
     read(bytes) / bytes as f64
 }
 

@@ -25,6 +25,9 @@ const LONG: usize = 7650;
 const NEXT: usize = 200;
 const SHORT: usize = 512;
 
+/// Positions whose keys and values one page of the bundled engine holds.
+const PAGE_TOKENS: f64 = 16.0;
+
 /// Tokens of a measured answer, and of one that only warms up.
 const ANSWER: u32 = 128;
 const WARM_UP: u32 = 16;
@@ -123,30 +126,39 @@ impl Session {
         Ok(numbers)
     }
 
-    /// How much the bundled engine guessed, and what decode of this model could reach.
+    /// How much the bundled engine guessed, and what decode of this model could reach with its keys and values and with llama-server's.
     fn beside(self, engine: &Value) -> Result<Numbers> {
-        let weights = engine["model"]["weightBytes"].as_u64();
-        let weights = weights.context("no weightBytes in the health")? as usize;
-        let drafted = engine["tokens"]["drafted"].as_f64();
-        let drafted = drafted.context("no drafted tokens in the health")?;
-        Ok(match self {
-            Self::Long => vec![
-                ("drafted_long", drafted),
+        let number = |pointer: &str| -> Result<f64> {
+            let value = engine.pointer(pointer).and_then(Value::as_f64);
+            value.with_context(|| format!("no {pointer} in the health"))
+        };
+        let weights = number("/model/weightBytes")? as usize;
+        let positions = number("/pages/total")? * PAGE_TOKENS;
+        let kv = (number("/model/kvBytes")? / positions) as usize;
+        let drafted = number("/tokens/drafted")?;
+        let limits = |ours, theirs, positions| {
+            [
+                (ours, limit::decode(weights, positions, kv)),
                 (
-                    "deep_limit",
-                    limit::decode(weights, LONG + NEXT + ANSWER as usize / 2),
+                    theirs,
+                    limit::decode(weights, positions, limit::HALF_KV_BYTES),
                 ),
-            ],
-            Self::Short => vec![
-                ("drafted_short", drafted),
-                (
-                    "decode_limit",
-                    limit::decode(weights, 90 + ANSWER as usize / 2),
-                ),
-            ],
-            Self::Streams => vec![("drafted_streams", drafted)],
-            Self::Memory | Self::Start => Vec::new(),
-        })
+            ]
+        };
+        let half = ANSWER as usize / 2;
+        let (drafts, limits) = match self {
+            Self::Long => (
+                "drafted_long",
+                limits("deep_limit", "deep_limit_half", LONG + NEXT + half),
+            ),
+            Self::Short => (
+                "drafted_short",
+                limits("decode_limit", "decode_limit_half", 90 + half),
+            ),
+            Self::Streams => return Ok(vec![("drafted_streams", drafted)]),
+            Self::Memory | Self::Start => return Ok(Vec::new()),
+        };
+        Ok([(drafts, drafted)].into_iter().chain(limits).collect())
     }
 }
 
