@@ -15,6 +15,7 @@ mod memory;
 pub mod options;
 mod pool;
 mod prepare;
+mod trial;
 
 use std::{
     collections::HashMap,

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     BackendOptions, DeviceChoice, Inner, LoadError, ModelInfo, cores, language::Language, memory,
-    pool::Pool, prepare::Desk,
+    pool::Pool, prepare::Desk, trial,
 };
 use crate::{
     call_syntax::CallSyntax,
@@ -73,7 +73,12 @@ pub(super) fn load(options: &BackendOptions) -> Result<Inner, LoadError> {
         Ok(Err(panic)) => resume_unwind(panic),
         Err(error) => return Err(no_thread(&error)),
     };
-    let device = device?;
+    let mut device = device?;
+    trial::run(
+        device.as_mut(),
+        tokenizer.bos(),
+        &options.model.display().to_string(),
+    )?;
     let pool = Pool::new(WORKERS, options.max_queue + options.max_batch)
         .map_err(|error| no_thread(&error))?;
     let info = info(

@@ -1,5 +1,7 @@
 //! The shape of a Llama-family model, whichever file format it came from.
 
+use std::fmt;
+
 use super::error::Fault;
 
 /// Everything the forward pass needs to know beside the weights.
@@ -71,6 +73,39 @@ pub(super) struct Fields {
     pub(super) rope_scaling: &'static str,
 }
 
+/// What a rotary frequency may be divided by. Below, the angle of a late position is no number any more.
+pub(super) const ROPE_FACTORS: Allowed = Allowed(1e-3, 1e6);
+
+/// The least and the most that a number of a file may be; far beyond every known model, and far from where arithmetic ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowed(pub(super) f32, pub(super) f32);
+
+impl Allowed {
+    pub(super) fn check(self, field: impl fmt::Display, number: f32) -> Result<(), Fault> {
+        let Allowed(least, most) = self;
+        if (least..=most).contains(&number) {
+            return Ok(());
+        }
+        Err(Fault::new(
+            field,
+            Short(number),
+            format_args!("{} to {}", Short(least), Short(most)),
+        ))
+    }
+}
+
+/// A number without a row of noughts.
+struct Short(f32);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            plain if plain == 0.0 || (1e-3..1e6).contains(&plain.abs()) => write!(f, "{plain}"),
+            other => write!(f, "{other:e}"),
+        }
+    }
+}
+
 impl LlamaConfig {
     /// Refuses what no Llama is. The limits are far above every known model, and low enough that no product of two or three sizes overflows 64 bits.
     pub(super) fn check(&self, fields: &Fields) -> Result<(), Fault> {
@@ -109,18 +144,12 @@ impl LlamaConfig {
             RopeScaling::Linear { factor } => factor,
             RopeScaling::None | RopeScaling::Factors(_) => 1.0,
         };
-        for (field, number, most) in [
-            (fields.norm_eps, self.norm_eps, 1.0),
-            (fields.rope_base, self.rope.base, 1e12),
-            (fields.rope_scaling, factor, 1e6),
+        for (field, number, allowed) in [
+            (fields.norm_eps, self.norm_eps, Allowed(1e-15, 1.0)),
+            (fields.rope_base, self.rope.base, Allowed(1.0, 1e12)),
+            (fields.rope_scaling, factor, ROPE_FACTORS),
         ] {
-            if !(number > 0.0 && number <= most) {
-                return Err(Fault::new(
-                    field,
-                    number,
-                    format_args!("above 0, at most {most}"),
-                ));
-            }
+            allowed.check(field, number)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use codex_bridge_backend::{
     backend::{Backend, BackendOptions, DeviceChoice, LoadError, Refusal, ToolsMode},
-    testing::Scripted,
+    testing::{Scripted, TinyLlama, gguf::Gguf},
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -208,5 +208,48 @@ fn what_cannot_be_loaded_is_refused_in_one_line() {
         let (error, message) = refused(wrong);
         assert!(matches!(error, LoadError::Option { .. }), "{message}");
         assert_eq!(message, format!("{option}: {problem}"));
+    }
+}
+
+/// Every weight is finite; what comes of them together is not.
+#[test]
+fn a_model_whose_numbers_overflow_is_refused_when_it_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.gguf");
+    let fill = |file: &mut Gguf, tensor: &str, value: f32| {
+        let bytes = &mut file.tensor(tensor).bytes;
+        *bytes = value.to_le_bytes().repeat(bytes.len() / 4);
+    };
+    let load = |change: &dyn Fn(&mut Gguf)| {
+        let tiny = TinyLlama {
+            chat_template: Some("{{ messages[0]['content'] }}".to_owned()),
+            ..TinyLlama::default()
+        };
+        let mut file = tiny.gguf();
+        change(&mut file);
+        file.write(&path).unwrap();
+        let small = BackendOptions {
+            context_length: Some(256),
+            ..options(&path)
+        };
+        Backend::load(&small)
+    };
+    load(&|_| {}).unwrap();
+    for (tensor, value) in [
+        ("blk.0.attn_norm.weight", 1e30),
+        ("blk.1.ffn_norm.weight", 1e30),
+        ("output_norm.weight", 3e38),
+        ("blk.1.attn_v.weight", 3e38),
+        ("token_embd.weight", 3e38),
+    ] {
+        let Err(error) = load(&|file| fill(file, tensor, value)) else {
+            panic!("{tensor}: loaded");
+        };
+        assert!(matches!(error, LoadError::Model(_)), "{tensor}: {error}");
+        let line = error.to_string();
+        let begin = format!("{}: logits of a trial step: found ", path.display());
+        assert!(line.starts_with(&begin), "{tensor}: {line}");
+        let end = "; supported: finite numbers that differ, so weights that do not overflow";
+        assert!(line.ends_with(end), "{tensor}: {line}");
     }
 }

@@ -64,6 +64,11 @@ fn configurations_that_are_no_plain_llama_are_named() {
         ),
         (
             r#""rope_scaling":null"#,
+            r#""rope_scaling":{"type":"linear","factor":1e-30}"#,
+            "rope_scaling.factor: found 1e-30; supported: 0.001 to 1e6",
+        ),
+        (
+            r#""rope_scaling":null"#,
             r#""rope_scaling":7"#,
             "rope_scaling: found 7",
         ),

@@ -155,7 +155,24 @@ fn shapes_must_follow_from_the_configuration() {
         (
             "base",
             |file| file.set("llama.rope.freq_base", Value::F32(-1.0)),
-            "llama.rope.freq_base: found -1",
+            "llama.rope.freq_base: found -1; supported: 1 to 1e12",
+        ),
+        (
+            "a base that is nearly nothing",
+            |file| file.set("llama.rope.freq_base", Value::F32(1e-40)),
+            "llama.rope.freq_base: found 1e-40; supported: 1 to 1e12",
+        ),
+        (
+            "an epsilon that is nearly nothing",
+            |file| {
+                file.set("llama.attention.layer_norm_rms_epsilon", Value::F32(1e-40));
+            },
+            "layer_norm_rms_epsilon: found 1e-40; supported: 1e-15 to 1",
+        ),
+        (
+            "a scale that is nearly nothing",
+            |file| file.set("llama.rope.scaling.factor", Value::F32(1e-30)),
+            "llama.rope.scaling.factor: found 1e-30; supported: 0.001 to 1e6",
         ),
         (
             "no context",
@@ -190,7 +207,7 @@ fn shapes_must_follow_from_the_configuration() {
                     vec![0; 32],
                 ));
             },
-            "rope_freqs.weight: found 0; supported: factors above 0",
+            "rope_freqs.weight: found 0; supported: 0.001 to 1e6",
         ),
     ]);
 }

@@ -3,7 +3,7 @@
 use super::metadata::Metadata;
 use crate::model::{
     bind::Tensors,
-    config::{Fields, LlamaConfig, Rope, RopeLayout, RopeScaling},
+    config::{Fields, LlamaConfig, ROPE_FACTORS, Rope, RopeLayout, RopeScaling},
     error::Fault,
     names,
     quant::dequantize_row,
@@ -169,11 +169,8 @@ fn divided(factors: &Tensor, scaling: &RopeScaling) -> Result<RopeScaling, Fault
     if let RopeScaling::Linear { factor } = scaling {
         values.iter_mut().for_each(|value| *value *= factor);
     }
-    match values
-        .iter()
-        .find(|value| !(value.is_normal() && **value > 0.0))
-    {
-        Some(value) => Err(Fault::new(&factors.name, value, "factors above 0")),
-        None => Ok(RopeScaling::Factors(values)),
+    for value in &values {
+        ROPE_FACTORS.check(&factors.name, *value)?;
     }
+    Ok(RopeScaling::Factors(values))
 }

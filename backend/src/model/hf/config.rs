@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::json;
 use crate::model::{
-    config::{Fields, LlamaConfig, Rope, RopeLayout, RopeScaling},
+    config::{Allowed, Fields, LlamaConfig, ROPE_FACTORS, Rope, RopeLayout, RopeScaling},
     error::Fault,
 };
 
@@ -117,6 +117,9 @@ fn plain(config: &Value) -> Result<(), Fault> {
     }
 }
 
+/// Positions that a model may have been trained for at first.
+const TOKENS: Allowed = Allowed(1.0, (1u32 << 28) as f32);
+
 enum Scaling {
     None,
     Linear(f32),
@@ -145,26 +148,23 @@ fn scaling(parameters: &Value) -> Result<Scaling, Fault> {
         Some(name) => Some(name),
         None => json::name(parameters, "type")?,
     };
-    let number = |field: &str| {
-        json::float(parameters, field)?
-            .filter(|number| *number > 0.0 && number.is_finite())
-            .ok_or_else(|| {
-                let found = parameters.get(field).unwrap_or(&Value::Null);
-                Fault::new(
-                    format_args!("rope_scaling.{field}"),
-                    found,
-                    "a number above 0",
-                )
-            })
+    let number = |field: &str, allowed: Allowed| {
+        let path = format!("rope_scaling.{field}");
+        let Some(number) = json::float(parameters, field)? else {
+            return Err(Fault::new(path, "null", "a number"));
+        };
+        allowed.check(path, number)?;
+        Ok(number)
     };
+    let turns = ROPE_FACTORS;
     match name {
         None | Some("default") => Ok(Scaling::None),
-        Some("linear") => Ok(Scaling::Linear(number("factor")?)),
+        Some("linear") => Ok(Scaling::Linear(number("factor", ROPE_FACTORS)?)),
         Some("llama3") => Llama3 {
-            factor: number("factor")?,
-            low: number("low_freq_factor")?,
-            high: number("high_freq_factor")?,
-            original: number("original_max_position_embeddings")?,
+            factor: number("factor", ROPE_FACTORS)?,
+            low: number("low_freq_factor", turns)?,
+            high: number("high_freq_factor", turns)?,
+            original: number("original_max_position_embeddings", TOKENS)?,
         }
         .checked(),
         Some(other) => Err(Fault::new(
