@@ -91,7 +91,9 @@ impl Backend {
         let end_loops = inner.end_loops;
         let seed = RandomState::new().build_hasher().finish();
         let accepted = inner.pool.run(move || {
-            let prepared = desk.prepare(&request, seed)?;
+            let prepared = desk
+                .prepare(&request, seed)
+                .inspect_err(|error| end_with(&engine, error))?;
             let prompt_tokens = prepared.generate.prompt.len();
             let generation = engine.submit(prepared.generate)?;
             let script = Script {
@@ -124,8 +126,11 @@ impl Backend {
     /// # Errors
     /// As [`Backend::respond`], the queue and the window apart.
     pub async fn input_tokens(&self, request: Object) -> Result<usize, RespondError> {
-        let desk = Arc::clone(&self.inner.desk);
-        let counted = self.inner.pool.run(move || desk.count(&request));
+        let (desk, engine) = (Arc::clone(&self.inner.desk), self.inner.engine.clone());
+        let counted = self.inner.pool.run(move || {
+            desk.count(&request)
+                .inspect_err(|error| end_with(&engine, error))
+        });
         self.settled(counted.await)?
     }
 
@@ -211,6 +216,13 @@ impl Backend {
                 tracing::debug!("a call was not checked: too much else to do");
             }
         })
+    }
+}
+
+/// The engine ends with a template that does not, whether or not the client that brought it about is still there.
+fn end_with(engine: &Engine, error: &RespondError) {
+    if error.refusal == Refusal::Down {
+        engine.fail(&error.error.message);
     }
 }
 

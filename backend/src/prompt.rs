@@ -26,7 +26,7 @@ mod tools;
 
 pub use conversation::{Call, Conversation, Turn};
 pub use date::Date;
-pub(crate) use probation::on_probation;
+pub(crate) use probation::{RENDERING, on_probation};
 pub use template::{RenderOptions, Rendered, Template, TemplateOptions};
 pub use tools::{Tool, Tools, ToolsMode};
 
@@ -44,6 +44,9 @@ pub enum PromptError {
         "the conversation and its tools have about {bytes} bytes, too much to make a prompt of"
     )]
     TooLong { bytes: usize },
+    /// The template works on something that its fuel does not bound, and nothing can stop it: whoever runs it has to end.
+    #[error("chat template: it does more work than {seconds} s are enough for")]
+    Endless { seconds: u64 },
 }
 
 impl PromptError {
@@ -52,7 +55,7 @@ impl PromptError {
         match self {
             PromptError::Request(error) => Some(&error.param),
             PromptError::TooLong { .. } => Some("input"),
-            PromptError::Template(_) => None,
+            PromptError::Template(_) | PromptError::Endless { .. } => None,
         }
     }
 }

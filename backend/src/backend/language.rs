@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{LoadError, options::ToolsMode};
+use super::{BackendOptions, LoadError};
 use crate::{
     grammar::{Grammars, Vocabulary},
     model::Model,
@@ -21,14 +21,15 @@ impl Language {
     /// `context`: tokens of the window.
     pub(super) fn new(
         model: &Model,
-        tools: ToolsMode,
+        options: &BackendOptions,
         context: usize,
     ) -> Result<Language, LoadError> {
         let tokenizer = Tokenizer::new(&model.tokenizer)
             .map_err(|error| LoadError::Tokenizer(error.to_string()))?
             .with_end_tokens(&model.generation.end_tokens);
         let options = TemplateOptions {
-            tools,
+            tools: options.tools,
+            patience: options.prompt_patience,
             context,
             parameters: model.parameters,
             ..TemplateOptions::default()

@@ -59,7 +59,7 @@ pub(super) fn load(options: &BackendOptions) -> Result<Inner, LoadError> {
     let (language, device) = thread::scope(|scope| {
         let text = thread::Builder::new().name("engine-text".to_owned());
         let language = text.spawn_scoped(scope, || {
-            Language::new(&model, options.tools, plan.options.context)
+            Language::new(&model, options, plan.options.context)
         });
         let device = cpu(&model, &plan, threads);
         (language.map(ScopedJoinHandle::join), device)

@@ -1,7 +1,8 @@
 //! How a model is to be served.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
+use crate::prompt::RENDERING;
 pub use crate::prompt::ToolsMode;
 
 /// Everything [`super::Backend::load`] needs to know.
@@ -24,6 +25,8 @@ pub struct BackendOptions {
     pub tools: ToolsMode,
     /// Text without a client's limit that only repeats itself is ended, as if the model had.
     pub end_loops: bool,
+    /// A prompt that takes longer to be made never ends, and ends the engine.
+    pub prompt_patience: Duration,
 }
 
 impl BackendOptions {
@@ -40,6 +43,7 @@ impl BackendOptions {
             warm_start: None,
             tools: ToolsMode::Auto,
             end_loops: true,
+            prompt_patience: RENDERING,
         }
     }
 }

@@ -48,6 +48,8 @@ struct Asked {
 }
 
 impl Desk {
+    /// # Errors
+    /// [`Refusal::Down`]: the engine must end, since the template does not.
     pub(super) fn prepare(&self, request: &Object, seed: u64) -> Result<Prepared, RespondError> {
         let settings = request::read(request, &self.defaults, seed)?;
         let asked = self.ask(request)?;
@@ -98,6 +100,9 @@ impl Desk {
     }
 
     /// Tokens of the prompt alone, which may be more than fit.
+    ///
+    /// # Errors
+    /// As [`Desk::prepare`].
     pub(super) fn count(&self, request: &Object) -> Result<usize, RespondError> {
         let settings = request::read(request, &self.defaults, 0)?;
         let asked = self.ask(request)?;
@@ -206,6 +211,9 @@ fn sentence(relaxed: &Relaxed) -> String {
 
 impl From<PromptError> for RespondError {
     fn from(error: PromptError) -> RespondError {
+        if matches!(error, PromptError::Endless { .. }) {
+            return RespondError::down(error.to_string());
+        }
         let mut refused = RespondError::invalid(error.param(), error.to_string());
         if matches!(error, PromptError::TooLong { .. }) {
             refused.error.code = Some(error::CONTEXT_LENGTH_EXCEEDED.to_owned());

@@ -121,6 +121,13 @@ impl Engine {
         self.inner.shared.shut_down();
     }
 
+    /// Ends every open generation with [`Finish::Device`](super::request::Finish::Device) at the next step, for a reason outside of the device; the engine is
+    /// unhealthy from now on. Returns at once.
+    pub fn fail(&self, why: &str) {
+        self.inner.shared.fail(why);
+        self.inner.shared.shut_down();
+    }
+
     /// Waits until the thread has ended and the device is freed: after [`Engine::shutdown`], or after a failure.
     pub async fn stopped(&self) {
         let mut stopped = self.inner.stopped.clone();

@@ -170,11 +170,14 @@ impl Shared {
         self.wake();
     }
 
-    /// The device or the thread failed: requests are refused from now on.
+    /// The device, the thread or a template failed: requests are refused from now on. The first failure is the one that is told.
     pub(super) fn fail(&self, why: &str) {
-        tracing::error!(why, "the engine failed");
         lock(&self.signals).down = Some(why.to_owned());
         let mut status = lock(&self.status);
+        if status.failure.is_some() {
+            return;
+        }
+        tracing::error!(why, "the engine failed");
         status.healthy = false;
         status.failure = Some(why.to_owned());
     }

@@ -128,7 +128,8 @@ impl Worker {
             let order = self.shared.order();
             if order == Order::Stop {
                 // Nobody waits for the disk: streams hear of the stop first.
-                self.end(&Finish::Stopped);
+                let failure = self.shared.status().failure;
+                self.end(&failure.map_or(Finish::Stopped, Finish::Device));
                 return self.scheduler.warm.finish_saving(&mut *self.device);
             }
             self.take_requests();

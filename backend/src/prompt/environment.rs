@@ -1,11 +1,17 @@
 //! Jinja as `transformers` sets it up for chat templates: `trim_blocks`, `lstrip_blocks`, loop controls, Python's methods, `tojson`, `raise_exception` and
 //! `strftime_now`. A template comes with a model file and is not trusted: it is compiled if it is of a size that cannot overflow the stack, and can use up
-//! its fuel and nothing else.
-//!
-//! One gap is left, in minijinja 3.1: `list + list` is lazy and free up to 32 levels and then copied without being charged. `super::probation` looks after
-//! templates that double a list more often.
+//! its fuel and nothing else. What minijinja 3.1 does without charging for it (`list + list` beyond 32 levels, comparing long lists) ends with the patience
+//! of `super::probation`, and with it the template.
 
-use std::{borrow::Cow, io};
+use std::{
+    borrow::Cow,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value,
@@ -16,6 +22,7 @@ use minijinja::{
 use super::{
     PromptError,
     date::Date,
+    probation::within,
     python::{self, Paper},
 };
 
@@ -26,10 +33,8 @@ const MOST_FUEL: u64 = 1_000_000;
 /// Bytes of a conversation that may itself be why the fuel does not last: tens of thousands of tokens.
 const LONG: usize = 256 << 10;
 /// Words and signs of a template, text included. The compiler recurses over chains like `a.b.c`, `1 + 1`, `not not x` and `elif`, each link of which has at
-/// least one of these; so many fit into a quarter of [`STACK`] even unoptimised. It also takes time with the square of a chain's length.
+/// least one of these; so many fit into a quarter of [`STACK`](super::probation::STACK) even unoptimised. It also takes time with the square of a chain's length.
 const MOST_SYMBOLS: usize = 1 << 14;
-/// A list in a list in a list takes about five units a level to build and some 300 bytes of stack a level to drop. Only touched pages cost memory.
-const STACK: usize = 256 << 20;
 /// Bytes a prompt may have beyond a small multiple of what went in.
 const OUTPUT: usize = 4 << 20;
 /// Nested loops, conditions and macro calls. Real templates need less than 30; a thread's stack takes many times this.
@@ -38,111 +43,129 @@ const DEEPEST: usize = 150;
 /// A compiled template.
 #[derive(Debug)]
 pub(super) struct Jinja {
-    environment: Environment<'static>,
+    environment: Arc<Environment<'static>>,
+    patience: Duration,
+    /// It once took longer than that, and still runs.
+    endless: AtomicBool,
 }
 
 impl Jinja {
-    pub(super) fn new(source: &str, date: Date) -> Result<Jinja, PromptError> {
+    pub(super) fn new(source: &str, date: Date, patience: Duration) -> Result<Jinja, PromptError> {
         let symbols = symbols(source);
         if symbols > MOST_SYMBOLS {
             return Err(PromptError::Template(format!(
                 "it has {symbols} words and signs; {MOST_SYMBOLS} are allowed"
             )));
         }
-        on_large_stack("made its compiler panic", || Jinja::compile(source, date))
-    }
-
-    fn compile(source: &str, date: Date) -> Result<Jinja, PromptError> {
-        let mut environment = Environment::new();
-        let syntax = SyntaxConfig::builder()
-            .trim_blocks(true)
-            .lstrip_blocks(true)
-            .build()
-            .map_err(|error| failed(&error))?;
-        environment.set_syntax(syntax);
-        environment.set_auto_escape_callback(|_| AutoEscape::None);
-        environment.set_undefined_behavior(UndefinedBehavior::Lenient);
-        environment.set_recursion_limit(DEEPEST);
-        environment.set_debug(false);
-        environment
-            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.set_formatter(|out, state, value| {
-            let text = python::print(value, paper(state))?;
-            out.write_str(&text).map_err(Error::from)
-        });
-        environment.add_filter("tojson", to_json);
-        // In Python, strings can be iterated and indexed. Llama 3.1's template asks this to decide that a tool's result is quoted.
-        environment.add_test("iterable", |value: &Value| {
-            value.kind() == ValueKind::String || value.try_iter().is_ok()
-        });
-        environment.add_test("sequence", |value: &Value| {
-            matches!(
-                value.kind(),
-                ValueKind::String | ValueKind::Seq | ValueKind::Map
-            )
-        });
-        environment.add_function(
-            "raise_exception",
-            |message: Cow<'_, str>| -> Result<Value, Error> {
-                Err(Error::new(
-                    ErrorKind::InvalidOperation,
-                    message.into_owned(),
-                ))
-            },
-        );
-        environment.add_function("strftime_now", move |format: Cow<'_, str>| {
-            date.format(&format)
-        });
-        environment
-            .add_template_owned(NAME, without_generation_tags(source))
-            .map_err(|error| failed(&error))?;
-        Ok(Jinja { environment })
+        let source = without_generation_tags(source);
+        let environment = within(patience, "made its compiler panic", move || {
+            compile(source, date)
+        })?;
+        Ok(Jinja {
+            environment: Arc::new(environment),
+            patience,
+            endless: AtomicBool::new(false),
+        })
     }
 
     /// Runs the template. `given` is the number of bytes in `context`.
+    ///
+    /// # Errors
+    /// The template's own, too much work, and [`PromptError::Endless`] from then on when it once did not end.
     pub(super) fn render(&self, context: Value, given: usize) -> Result<String, PromptError> {
-        on_large_stack("made its interpreter panic", || self.run(context, given))
+        self.ends()?;
+        let environment = Arc::clone(&self.environment);
+        let rendered = within(self.patience, "made its interpreter panic", move || {
+            run(&environment, context, given)
+        });
+        if matches!(rendered, Err(PromptError::Endless { .. })) {
+            self.endless.store(true, Ordering::Release);
+        }
+        rendered
     }
 
-    fn run(&self, context: Value, given: usize) -> Result<String, PromptError> {
-        // Cheap: what is inside is shared.
-        let mut environment = self.environment.clone();
-        environment.set_fuel(Some((FUEL + given as u64 / 4).min(MOST_FUEL)));
-        let template = environment
-            .get_template(NAME)
-            .map_err(|error| failed(&error))?;
-        let mut out = Bounded {
-            bytes: Vec::with_capacity(given + given / 4 + 1024),
-            most: OUTPUT + given.saturating_mul(16),
-        };
-        template
-            .render_captured_to(context, &mut out)
-            .map_err(|error| match error.kind() {
-                // A shorter conversation will tell whether it is the template's fault.
-                ErrorKind::OutOfFuel if given >= LONG => PromptError::TooLong { bytes: given },
-                _ => failed(&error),
-            })?;
-        String::from_utf8(out.bytes)
-            .map_err(|_| PromptError::Template("wrote text that is not UTF-8".to_owned()))
+    /// # Errors
+    /// [`PromptError::Endless`] if it once did not end, whoever saw that.
+    pub(super) fn ends(&self) -> Result<(), PromptError> {
+        match self.endless.load(Ordering::Acquire) {
+            true => Err(PromptError::Endless {
+                seconds: self.patience.as_secs(),
+            }),
+            false => Ok(()),
+        }
     }
 }
 
-/// Runs `work` on a thread of its own, with a stack for whatever a template can nest, so that none can bring the program down.
-fn on_large_stack<T: Send>(
-    panicked: &str,
-    work: impl FnOnce() -> Result<T, PromptError> + Send,
-) -> Result<T, PromptError> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .name("chat-template".to_owned())
-            .stack_size(STACK)
-            .spawn_scoped(scope, work)
-            .map_err(|error| {
-                PromptError::Template(format!("no thread could be started for it: {error}"))
-            })?;
-        let done = thread.join();
-        done.unwrap_or_else(|_| Err(PromptError::Template(panicked.to_owned())))
-    })
+fn compile(source: String, date: Date) -> Result<Environment<'static>, PromptError> {
+    let mut environment = Environment::new();
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build()
+        .map_err(|error| failed(&error))?;
+    environment.set_syntax(syntax);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+    environment.set_recursion_limit(DEEPEST);
+    environment.set_debug(false);
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_formatter(|out, state, value| {
+        let text = python::print(value, paper(state))?;
+        out.write_str(&text).map_err(Error::from)
+    });
+    environment.add_filter("tojson", to_json);
+    // In Python, strings can be iterated and indexed. Llama 3.1's template asks this to decide that a tool's result is quoted.
+    environment.add_test("iterable", |value: &Value| {
+        value.kind() == ValueKind::String || value.try_iter().is_ok()
+    });
+    environment.add_test("sequence", |value: &Value| {
+        matches!(
+            value.kind(),
+            ValueKind::String | ValueKind::Seq | ValueKind::Map
+        )
+    });
+    environment.add_function(
+        "raise_exception",
+        |message: Cow<'_, str>| -> Result<Value, Error> {
+            Err(Error::new(
+                ErrorKind::InvalidOperation,
+                message.into_owned(),
+            ))
+        },
+    );
+    environment.add_function("strftime_now", move |format: Cow<'_, str>| {
+        date.format(&format)
+    });
+    environment
+        .add_template_owned(NAME, source)
+        .map_err(|error| failed(&error))?;
+    Ok(environment)
+}
+
+fn run(
+    environment: &Environment<'static>,
+    context: Value,
+    given: usize,
+) -> Result<String, PromptError> {
+    // Cheap: what is inside is shared.
+    let mut environment = environment.clone();
+    environment.set_fuel(Some((FUEL + given as u64 / 4).min(MOST_FUEL)));
+    let template = environment
+        .get_template(NAME)
+        .map_err(|error| failed(&error))?;
+    let mut out = Bounded {
+        bytes: Vec::with_capacity(given + given / 4 + 1024),
+        most: OUTPUT + given.saturating_mul(16),
+    };
+    template
+        .render_captured_to(context, &mut out)
+        .map_err(|error| match error.kind() {
+            // A shorter conversation will tell whether it is the template's fault.
+            ErrorKind::OutOfFuel if given >= LONG => PromptError::TooLong { bytes: given },
+            _ => failed(&error),
+        })?;
+    String::from_utf8(out.bytes)
+        .map_err(|_| PromptError::Template("wrote text that is not UTF-8".to_owned()))
 }
 
 /// Runs of letters and digits, and everything between them but white space.

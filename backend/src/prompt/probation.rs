@@ -1,47 +1,68 @@
-//! A template is first used under supervision. Its fuel bounds nearly all that it can do; what is left (a list that is doubled more than 32 times, which
-//! minijinja 3.1 copies without charging for it) shows when the model is loaded, and ends the load instead of filling the machine's memory.
+//! A template runs on a thread of its own and is not waited for without end. Its fuel bounds nearly all that it can do; what minijinja 3.1 does not charge
+//! for (a list that is doubled more than 32 times is copied, lists of any length are compared) may take all memory or all time. Such a thread cannot be
+//! stopped: when the model is loaded it ends the load, and later the engine, before it fills the machine.
 
 use std::{
-    sync::mpsc::{RecvTimeoutError, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::Duration,
 };
 
 use super::PromptError;
 
-/// Templates take a few milliseconds. A list being copied grows by less than a gigabyte meanwhile.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// For all that is done with a template when its model is loaded: a few milliseconds. A list being copied grows by less than a gigabyte meanwhile.
+const LOADING: Duration = Duration::from_secs(3);
+/// What a request's prompt may take. Fuel ends honest work after a fraction of a second; a machine may be busy with other things.
+pub(crate) const RENDERING: Duration = Duration::from_secs(10);
+/// A list in a list in a list takes about five units of fuel a level to build and some 300 bytes of stack a level to drop. Only touched pages cost memory.
+pub(super) const STACK: usize = 256 << 20;
+/// The wait is cut into so many parts, so that a program that was held (a debugger, a suspended machine) counts one of them and not all.
+const PARTS: u32 = 20;
 
-/// Runs `work` on a thread of its own and waits for it.
+/// Runs `work`, the making of a template, on a thread of its own and waits for it.
 ///
 /// # Errors
-/// Those of `work`, and when it takes longer than [`PATIENCE`]. The thread cannot be stopped then: the program must end.
+/// Those of `work`, and when it takes longer than [`LOADING`]. The thread cannot be stopped then: the program must end.
 pub(crate) fn on_probation<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, PromptError> + Send + 'static,
 ) -> Result<T, PromptError> {
-    within(PATIENCE, work)
+    within(LOADING, "made its reader panic", work)
 }
 
-fn within<T: Send + 'static>(
+/// Runs `work` on a thread with a stack for whatever a template can nest, and waits no longer than `patience`. `panicked` says who did if it panics.
+///
+/// # Errors
+/// Those of `work`, and [`PromptError::Endless`]. The thread cannot be stopped then.
+pub(super) fn within<T: Send + 'static>(
     patience: Duration,
+    panicked: &str,
     work: impl FnOnce() -> Result<T, PromptError> + Send + 'static,
 ) -> Result<T, PromptError> {
     let (send, done) = channel();
-    let thread = thread::Builder::new().name("chat-template".to_owned());
-    let problem = match thread.spawn(move || drop(send.send(work()))) {
-        Err(error) => format!("no thread could be started for it: {error}"),
-        Ok(_) => match done.recv_timeout(patience) {
-            Ok(result) => return result,
-            Err(RecvTimeoutError::Disconnected) => "made its reader panic".to_owned(),
-            Err(RecvTimeoutError::Timeout) => {
-                format!(
-                    "does more work than {} s are enough for",
-                    patience.as_secs()
-                )
-            }
-        },
-    };
-    Err(PromptError::Template(problem))
+    let thread = thread::Builder::new()
+        .name("chat-template".to_owned())
+        .stack_size(STACK);
+    if let Err(error) = thread.spawn(move || drop(send.send(work()))) {
+        let problem = format!("no thread could be started for it: {error}");
+        return Err(PromptError::Template(problem));
+    }
+    match wait(&done, patience) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Disconnected) => Err(PromptError::Template(panicked.to_owned())),
+        Err(RecvTimeoutError::Timeout) => Err(PromptError::Endless {
+            seconds: patience.as_secs(),
+        }),
+    }
+}
+
+fn wait<T>(done: &Receiver<T>, patience: Duration) -> Result<T, RecvTimeoutError> {
+    for _ in 1..PARTS {
+        match done.recv_timeout(patience / PARTS) {
+            Err(RecvTimeoutError::Timeout) => {}
+            settled => return settled,
+        }
+    }
+    done.recv_timeout(patience / PARTS)
 }
 
 #[cfg(test)]
@@ -64,13 +85,12 @@ mod tests {
 
     #[test]
     fn what_does_not_end_is_not_waited_for() {
-        let (release, wait) = sync_channel::<()>(0);
-        let result = within(Duration::ZERO, move || {
-            let _ = wait.recv();
+        let (release, held) = sync_channel::<()>(0);
+        let result = within(Duration::ZERO, "panicked", move || {
+            let _ = held.recv();
             Ok(())
         });
-        let problem = "does more work than 0 s are enough for".to_owned();
-        assert_eq!(result, Err(PromptError::Template(problem)));
+        assert_eq!(result, Err(PromptError::Endless { seconds: 0 }));
         drop(release);
     }
 }

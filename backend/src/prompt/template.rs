@@ -1,5 +1,7 @@
 //! The model's chat template and the prompts it makes.
 
+use std::time::Duration;
+
 use minijinja::Value;
 
 use super::{
@@ -10,6 +12,7 @@ use super::{
     families,
     habits::Habits,
     messages::{Message, Shape},
+    probation::RENDERING,
 };
 use crate::{
     call_syntax::CallSyntax,
@@ -30,7 +33,7 @@ pub struct Template {
 }
 
 /// What the owner of the model decides about its prompts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TemplateOptions {
     /// How calls are written; `None`: chosen from template and vocabulary.
     pub syntax: Option<CallSyntax>,
@@ -40,6 +43,21 @@ pub struct TemplateOptions {
     /// Tokens of the context and parameters of the model, 0 where unknown: [`ToolsMode::Auto`] goes by them.
     pub context: usize,
     pub parameters: u64,
+    /// What a prompt may take to be made.
+    pub patience: Duration,
+}
+
+impl Default for TemplateOptions {
+    fn default() -> TemplateOptions {
+        TemplateOptions {
+            syntax: None,
+            tools: ToolsMode::default(),
+            date: None,
+            context: 0,
+            parameters: 0,
+            patience: RENDERING,
+        }
+    }
 }
 
 /// What a single request decides.
@@ -126,7 +144,7 @@ impl Template {
                 .to_owned()
         };
         let program = Program {
-            jinja: Jinja::new(source, date)?,
+            jinja: Jinja::new(source, date, options.patience)?,
             bos: spelling(tokenizer.bos()),
             eos: spelling(tokenizer.eos()),
             date: date.format("%d %b %Y"),
@@ -140,6 +158,8 @@ impl Template {
             syntax,
             families::permissive_result_role(syntax, tokenizer),
         )?;
+        // A habit is learnt from failures too.
+        program.jinja.ends()?;
         let thinks = THINK.iter().any(|mark| source.contains(mark))
             || tokenizer.token_id(THINK[0]).is_some();
         Ok(Template {
@@ -205,6 +225,8 @@ impl Template {
             &text,
         );
         let opened = self.opened_bytes(&messages, declared.as_ref(), options, &text);
+        // Those two make do without a prompt that could not be made; the engine must not.
+        self.program.jinja.ends()?;
         let (tokens, stable_prefix, before_opening) =
             self.encode(&text, stable, text.len() - opened);
         Ok(Rendered {

@@ -1,5 +1,7 @@
 //! What is refused, before anything is computed.
 
+use std::time::Duration;
+
 use codex_bridge_backend::{
     backend::{Backend, BackendOptions, DeviceChoice, LoadError, Refusal, ToolsMode},
     testing::{Scripted, TinyLlama, gguf::Gguf},
@@ -252,4 +254,49 @@ fn a_model_whose_numbers_overflow_is_refused_when_it_is_loaded() {
         let end = "; supported: finite numbers that differ, so weights that do not overflow";
         assert!(line.ends_with(end), "{tensor}: {line}");
     }
+}
+
+/// What no fuel is charged for, and nothing can stop: comparing lists that are written down nowhere.
+const ENDLESS: &str = "{% if 'forever' in messages[-1]['content'] %}\
+    {% for i in range(10000) %}{{ [[1] * 100000000] == [[1] * 100000000] }}{% endfor %}{% endif %}\
+    {{ messages[-1]['content'] }}";
+
+#[tokio::test]
+async fn a_template_that_does_not_end_ends_the_engine_and_everybody_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scripted.gguf");
+    let chunks: Vec<String> = (0..900).map(|number| format!("word{number} ")).collect();
+    let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
+    Scripted::default()
+        .answer(&chunks)
+        .template(ENDLESS)
+        .write_gguf(&path)
+        .unwrap();
+    let backend = Backend::load(&BackendOptions {
+        prompt_patience: Duration::from_secs(1),
+        ..options(&path)
+    })
+    .unwrap();
+    // Nobody reads it yet, so it does not end.
+    let open = object(json!({"input": "Go", "temperature": 0}));
+    let mut open = backend.respond(open).await.unwrap();
+
+    let why = "chat template: it does more work than 1 s are enough for";
+    let refused = refused(&backend, json!({"input": "Go on forever"})).await;
+    assert_eq!(refused.refusal, Refusal::Down);
+    assert_eq!(refused.error.message, why);
+    let status = backend.status();
+    assert!(!status.healthy);
+    assert_eq!(status.failure.as_deref(), Some(why));
+
+    let mut last = None;
+    while let Some(event) = open.next().await {
+        last = Some(event);
+    }
+    let last = last.unwrap();
+    assert_eq!(last["type"], "response.failed");
+    assert_eq!(last["response"]["error"]["message"], why);
+    let next = object(json!({"input": "Go"}));
+    let next = backend.respond(next).await.unwrap_err();
+    assert_eq!(next.refusal, Refusal::Down);
 }

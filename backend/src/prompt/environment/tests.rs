@@ -1,5 +1,5 @@
 use super::*;
-use crate::prompt::testing::DATE;
+use crate::prompt::{probation::RENDERING, testing::DATE};
 
 fn run(source: &str) -> Result<String, String> {
     let context = Value::from_pairs([
@@ -10,7 +10,7 @@ fn run(source: &str) -> Result<String, String> {
         ),
         ("l", Value::from(vec![Value::from(1), Value::from(2)])),
     ]);
-    Jinja::new(source, DATE)
+    Jinja::new(source, DATE, RENDERING)
         .and_then(|jinja| jinja.render(context, 64))
         .map_err(|error| error.to_string())
 }
@@ -149,7 +149,9 @@ fn chain((start, link, end): (&str, &str, &str), links: usize) -> String {
 fn a_template_that_would_overflow_its_compilers_stack_is_refused_in_a_sentence() {
     for parts in CHAINS {
         let source = chain(parts, 50_000);
-        let refused = Jinja::new(&source, DATE).unwrap_err().to_string();
+        let refused = Jinja::new(&source, DATE, RENDERING)
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             refused,
             format!(
@@ -168,7 +170,7 @@ fn the_longest_chains_that_are_allowed_compile_on_the_stack_there_is() {
         let each = symbols(&chain(parts, 1)) - around;
         let source = chain(parts, (MOST_SYMBOLS - around) / each);
         assert!(symbols(&source) > MOST_SYMBOLS - each, "{}", parts.1);
-        Jinja::new(&source, DATE).unwrap();
+        Jinja::new(&source, DATE, RENDERING).unwrap();
     }
     prints(&chain(("{{ 1", "+1", " }}"), 5000), "5001");
     prints(&chain(("{{ ", "not ", "true }}"), 5000), "True");
@@ -193,7 +195,7 @@ fn words_and_signs_are_counted() {
 fn too_much_work_is_the_fault_of_a_long_conversation_and_else_of_the_template() {
     let source = "{% for a in range(1000) %}{% for b in range(1000) %}x{% endfor %}{% endfor %}";
     let run = |given| {
-        Jinja::new(source, DATE)
+        Jinja::new(source, DATE, RENDERING)
             .unwrap()
             .render(Value::from(()), given)
     };
@@ -221,7 +223,7 @@ fn prompts_are_those_that_jinja2_makes() {
             .into_iter()
             .find(|shape| shape.0 == name)
             .unwrap();
-        let jinja = Jinja::new(&source, DATE).unwrap();
+        let jinja = Jinja::new(&source, DATE, RENDERING).unwrap();
         let text = match jinja.render(python::value(&context, &str::to_owned), 4096) {
             Ok(text) => text,
             Err(PromptError::Template(message)) => {
