@@ -14,6 +14,7 @@ use codex_bridge::{
     telemetry,
     upstream::bundled::{Fault, FaultKind},
 };
+use tracing::Level;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -34,8 +35,7 @@ fn main() -> ExitCode {
     match run(&args) {
         Ok(status) => status,
         Err(Failure(line, status)) => {
-            // There is no third place to say that nobody listens.
-            let _ = writeln!(io::stderr(), "{line}");
+            telemetry::tell(Level::ERROR, &line);
             ExitCode::from(status)
         }
     }

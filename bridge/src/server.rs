@@ -8,6 +8,7 @@ use std::{
 };
 
 use tokio::{net::TcpListener, sync::oneshot};
+use tracing::Level;
 use url::Url;
 
 use self::stop::StopSignals;
@@ -15,6 +16,7 @@ use crate::{
     config::{Config, UpstreamConfig},
     mcp::Relay,
     metrics::Metrics,
+    telemetry,
     upstream::{
         Upstream,
         bundled::{Bundled, Fault, ModelInfo},
@@ -107,7 +109,7 @@ pub async fn run(config: Config) -> Result<(), StartError> {
     let server = Server::bind(config)
         .await?
         .on_threads(threads.min(MOST_THREADS));
-    eprintln!("{}", server.ready_line());
+    telemetry::tell(Level::INFO, &server.ready_line());
     notify::tell(manager.as_deref(), notify::READY);
     // Beside serving: who is slow to answer delays nothing.
     tokio::spawn(ask_upstream(Arc::clone(&server.state)));
@@ -165,8 +167,8 @@ async fn run_engine(engine: Option<&Bundled>) -> Fault {
         Some(engine) => {
             let began = Instant::now();
             let ready = |model: &ModelInfo| {
-                for line in ready::engine_lines(engine.name(), model, began.elapsed()) {
-                    eprintln!("{line}");
+                for (level, line) in ready::engine_lines(engine.name(), model, began.elapsed()) {
+                    telemetry::tell(level, &line);
                 }
             };
             engine.run(ready).await

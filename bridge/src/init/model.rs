@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
+use tracing::Level;
 
 use super::{Error, Wishes};
 use crate::{
     cli::MAX_CONTEXT,
     config::{BundledUpstream, HttpUpstream, UpstreamConfig},
-    pull,
+    pull, telemetry,
     upstream::{
         bundled::{self, CONTEXT_LENGTH, Fault},
         client::{self, authority},
@@ -189,7 +190,8 @@ async fn ask(upstream: &HttpUpstream, wishes: &Wishes) -> Result<Answer, Error> 
         }
         if matches!(fault, ProbeError::Loading { .. }) && !is_told {
             is_told = true;
-            eprintln!("{fault}; waiting up to {wait:?}");
+            let line = format!("{fault}; waiting up to {wait:?}");
+            telemetry::tell(Level::INFO, &line);
         }
         sleep(pause).await;
         pause = (pause * 2).min(LAST_PAUSE);

@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tracing::Level;
+
 use super::Step;
+use crate::telemetry;
 
 const REDRAW: Duration = Duration::from_millis(100);
 /// Where lines stay: in a log, in a container.
@@ -35,16 +38,18 @@ struct State {
 impl Bar {
     pub fn stderr() -> Self {
         Self {
-            terminal: io::stderr().is_terminal(),
+            terminal: io::stderr().is_terminal() && !telemetry::is_json(),
             state: Mutex::default(),
         }
     }
 
     /// Shows a step, unless the last one was a moment ago.
     pub fn show(&self, step: &Step) {
-        if let Some(text) = self.draw(step, Instant::now()) {
-            // Nobody reads it, then.
-            let _ = io::stderr().write_all(text.as_bytes());
+        match self.draw(step, Instant::now()) {
+            None => {}
+            Some(line) if !self.terminal => telemetry::tell(Level::INFO, line.trim_end()),
+            // If that fails, nobody reads it.
+            Some(text) => drop(io::stderr().write_all(text.as_bytes())),
         }
     }
 

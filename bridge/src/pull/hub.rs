@@ -13,6 +13,7 @@ use std::{io, path::PathBuf, time::Duration};
 
 use http::{HeaderMap, StatusCode, header};
 use reqwest::Response;
+use tracing::Level;
 use url::Url;
 
 use super::{
@@ -24,6 +25,7 @@ use super::{
 };
 use crate::{
     config::{Places, Secret},
+    telemetry,
     upstream::{client, probe::root_cause},
 };
 
@@ -366,11 +368,14 @@ impl<'a> Source<'a> {
                 });
             }
             Some(_) => {}
-            None => eprintln!(
-                "{}: the server told no checksum, so none was compared; it is sha256 {}",
-                self.name,
-                digest::to_hex(&got)
-            ),
+            None => {
+                let line = format!(
+                    "{}: the server told no checksum, so none was compared; it is sha256 {}",
+                    self.name,
+                    digest::to_hex(&got)
+                );
+                telemetry::tell(Level::WARN, &line);
+            }
         }
         slot.keep(&partial.path)?;
         Ok(())

@@ -10,8 +10,10 @@ use std::{
     time::Duration,
 };
 
+use tracing::Level;
+
 use super::{digest::Digest, digest::to_hex, error::Error};
-use crate::config::Places;
+use crate::{config::Places, telemetry};
 
 /// Kept free on the disk, beside what is fetched.
 const SPARE: u64 = 64 << 20;
@@ -51,10 +53,11 @@ impl Slot {
                 Err(TryLockError::WouldBlock) => {
                     if !told {
                         told = true;
-                        eprintln!(
+                        let line = format!(
                             "{}: another process is fetching it; waiting",
                             path.display()
                         );
+                        telemetry::tell(Level::INFO, &line);
                     }
                     tokio::time::sleep(LOCK_PAUSE).await;
                 }

@@ -1,9 +1,12 @@
 //! The line that says where the bridge can be reached, and from where.
 
 use std::{
+    iter,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     time::Duration,
 };
+
+use tracing::Level;
 
 use super::upstream_name;
 use crate::{config::Config, upstream::bundled::ModelInfo};
@@ -17,22 +20,18 @@ pub(super) fn line(address: SocketAddr, config: &Config) -> String {
 }
 
 /// What the engine serves, when it does.
-pub(super) fn engine_lines(name: &str, model: &ModelInfo, took: Duration) -> Vec<String> {
-    let mut lines = vec![format!(
+pub(super) fn engine_lines(name: &str, model: &ModelInfo, took: Duration) -> Vec<(Level, String)> {
+    let served = format!(
         "serving {name} ({}, {} parameters, context {} tokens) on {}; ready after {:.1} s",
         model.format,
         parameters(model.parameters),
         model.context,
         model.device,
         took.as_secs_f32()
-    )];
-    lines.extend(
-        model
-            .warnings
-            .iter()
-            .map(|warning| format!("warning: {warning}")),
     );
-    lines
+    let warnings = model.warnings.iter();
+    let warnings = warnings.map(|warning| (Level::WARN, format!("warning: {warning}")));
+    iter::once((Level::INFO, served)).chain(warnings).collect()
 }
 
 /// `135 M`, `8.0 B`.
