@@ -11,6 +11,7 @@ use warp::reply::Response;
 
 use super::{body, context::RequestContext, guard};
 use crate::{
+    headers::X_REQUEST_ID,
     mcp, translate,
     upstream::{SendError, probe::ProbeError},
 };
@@ -69,6 +70,16 @@ impl Failure {
         .with_header(header::ALLOW, HeaderValue::from_static(allow))
     }
 
+    /// 503: the grace for open answers is over, and this one has not begun.
+    pub(super) fn stopping() -> Self {
+        Self::server(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the bridge is stopping".to_owned(),
+            protocol::error::SERVER_ERROR,
+        )
+        .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+
     /// 426. Codex then falls back to HTTP at once; there is no protocol to name in `Upgrade`.
     pub(super) fn websocket() -> Self {
         Self::new(
@@ -111,6 +122,30 @@ impl Failure {
         let mut response = json(self.status, &error.body());
         response.headers_mut().extend(self.headers);
         response
+    }
+
+    /// The answer as it goes over a connection, to a request whose head nobody has read to its end.
+    pub(super) fn to_bytes(&self, id: &str) -> Vec<u8> {
+        let mut error = self.error.clone();
+        error.message = format!("{} (request {id})", error.message);
+        let body = error.body().to_string();
+        let mut answer = format!("HTTP/1.1 {}\r\n", self.status).into_bytes();
+        let mut field = |name: &HeaderName, value: &[u8]| {
+            answer.extend_from_slice(name.as_str().as_bytes());
+            answer.extend_from_slice(b": ");
+            answer.extend_from_slice(value);
+            answer.extend_from_slice(b"\r\n");
+        };
+        field(&header::CONTENT_TYPE, b"application/json");
+        field(&header::CONTENT_LENGTH, body.len().to_string().as_bytes());
+        field(&header::CONNECTION, b"close");
+        field(&X_REQUEST_ID, id.as_bytes());
+        for (name, value) in &self.headers {
+            field(name, value.as_bytes());
+        }
+        answer.extend_from_slice(b"\r\n");
+        answer.extend_from_slice(body.as_bytes());
+        answer
     }
 
     fn invalid(status: StatusCode, message: String) -> Self {

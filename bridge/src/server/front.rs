@@ -43,10 +43,12 @@ impl<R> Front<R>
 where
     R: Service<Request<Counted>, Response = Response, Error = Infallible>,
 {
+    /// `open` is kept until the last byte of the answer is gone.
     pub(super) async fn answer(
         &self,
         peer: SocketAddr,
         request: Request<Incoming>,
+        open: Option<Arc<()>>,
     ) -> Result<http::Response<Logged>, Infallible> {
         let (parts, body) = request.into_parts();
         let log = RequestLog::begin();
@@ -80,6 +82,7 @@ where
             body: body.boxed(),
             length,
             entry,
+            _open: open,
         }))
     }
 
@@ -112,8 +115,18 @@ where
             method: parts.method.clone(),
             query: parts.uri.query().map(str::to_owned),
         });
+        let log = context.clone();
         parts.extensions.insert(context);
-        let Ok(response) = self.routes.call(Request::from_parts(parts, body)).await;
+        let routed = self.routes.call(Request::from_parts(parts, body));
+        let response = tokio::select! {
+            biased;
+            response = routed => {
+                let Ok(response) = response;
+                response
+            }
+            // The body of an answer that has begun ends itself.
+            () = self.state.draining.ending() => Failure::stopping().respond(&log),
+        };
         (response, origin)
     }
 }
@@ -163,6 +176,7 @@ pub(super) struct Logged {
     /// As the head says. hyper does not ask for the end of a body whose length it knows.
     length: Option<u64>,
     entry: Entry,
+    _open: Option<Arc<()>>,
 }
 
 impl Body for Logged {

@@ -19,11 +19,13 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::GracefulShutdown,
 };
+use protocol::Ids;
 use tokio::{net::TcpStream, task::JoinSet, time};
 use warp::reply::Response;
 
 pub(super) use self::others::Lanes;
 use super::{
+    error::Failure,
     front::{Counted, Front},
     linger,
 };
@@ -77,19 +79,47 @@ impl<R: Routes> Lane<R> {
     /// Serves a connection beside this call; `held` is dropped when it has ended.
     pub(super) fn start(&mut self, stream: TcpStream, peer: SocketAddr, held: impl Send + 'static) {
         let front = Arc::clone(&self.front);
+        let draining = front.state.draining.clone();
+        // Shared by the connection's open requests, and by nobody else but this call's task.
+        let alone = Arc::new(());
+        let open = Arc::downgrade(&alone);
         let service = service_fn(move |request| {
-            let front = Arc::clone(&front);
-            async move { front.answer(peer, request).await }
+            let (front, open) = (Arc::clone(&front), open.upgrade());
+            async move { front.answer(peer, request, open).await }
         });
-        let (socket, returned) = linger::lend(stream);
+        let (socket, loan) = linger::lend(stream);
         let connection = self.http.serve_connection(TokioIo::new(socket), service);
         let connection = self.graceful.watch(connection);
         self.connections.spawn(async move {
             let _held = held;
-            if let Err(error) = connection.await {
+            let mut connection = Box::pin(connection);
+            let ended = tokio::select! {
+                biased;
+                ended = &mut connection => Some(ended),
+                () = draining.ending() => None,
+            };
+            let has_half_a_head = Arc::strong_count(&alone) == 1 && loan.is_unanswered();
+            let ended = match ended {
+                // hyper would go on waiting for the rest of it, until it is cut.
+                None if has_half_a_head => {
+                    drop(connection);
+                    if let Ok(stream) = loan.returned.await {
+                        let id = Ids::random().make("req");
+                        linger::say(stream, &Failure::stopping().to_bytes(&id)).await;
+                    }
+                    return;
+                }
+                None => connection.await,
+                // What has ended still holds the socket and its request.
+                Some(ended) => {
+                    drop(connection);
+                    ended
+                }
+            };
+            if let Err(error) = ended {
                 tracing::debug!(%peer, %error, "connection ended");
             }
-            if let Ok(stream) = returned.await {
+            if let Ok(stream) = loan.returned.await {
                 linger::close(stream).await;
             }
         });

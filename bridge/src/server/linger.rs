@@ -7,6 +7,10 @@
 use std::{
     io,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -24,15 +28,42 @@ const MOST_BYTES: usize = 64 * 1024 * 1024;
 pub(super) struct Lent {
     stream: Option<TcpStream>,
     back: Option<oneshot::Sender<TcpStream>>,
+    unanswered: Arc<AtomicBool>,
 }
 
-pub(super) fn lend(stream: TcpStream) -> (Lent, oneshot::Receiver<TcpStream>) {
+/// What is known of a [`Lent`] socket, and the way to get it back.
+pub(super) struct Loan {
+    pub(super) returned: oneshot::Receiver<TcpStream>,
+    /// The last bytes that passed were the client's.
+    unanswered: Arc<AtomicBool>,
+}
+
+pub(super) fn lend(stream: TcpStream) -> (Lent, Loan) {
     let (back, returned) = oneshot::channel();
+    let unanswered = Arc::default();
     let lent = Lent {
         stream: Some(stream),
         back: Some(back),
+        unanswered: Arc::clone(&unanswered),
     };
-    (lent, returned)
+    let loan = Loan {
+        returned,
+        unanswered,
+    };
+    (lent, loan)
+}
+
+impl Loan {
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed)
+    }
+}
+
+/// Gives the client its last answer.
+pub(super) async fn say(mut stream: TcpStream, answer: &[u8]) {
+    // Late or broken, the client has had its chance.
+    let _ = tokio::time::timeout(LONGEST, stream.write_all(answer)).await;
+    close(stream).await;
 }
 
 /// Says that nothing more comes, then reads and forgets until the client is done, within bounds.
@@ -54,10 +85,14 @@ pub(super) async fn close(mut stream: TcpStream) {
 }
 
 impl Lent {
-    fn stream(self: Pin<&mut Self>) -> io::Result<Pin<&mut TcpStream>> {
-        match &mut self.get_mut().stream {
-            Some(stream) => Ok(Pin::new(stream)),
-            None => Err(io::ErrorKind::NotConnected.into()),
+    fn stream(&mut self) -> io::Result<&mut TcpStream> {
+        let lost = || io::ErrorKind::NotConnected.into();
+        self.stream.as_mut().ok_or_else(lost)
+    }
+
+    fn answered(&self, wrote: &Poll<io::Result<usize>>) {
+        if matches!(wrote, Poll::Ready(Ok(count)) if *count > 0) {
+            self.unanswered.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -77,7 +112,13 @@ impl AsyncRead for Lent {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.stream()?.poll_read(context, buffer)
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(this.stream()?).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            this.unanswered.store(true, Ordering::Relaxed);
+        }
+        read
     }
 }
 
@@ -87,15 +128,18 @@ impl AsyncWrite for Lent {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.stream()?.poll_write(context, bytes)
+        let this = self.get_mut();
+        let wrote = Pin::new(this.stream()?).poll_write(context, bytes);
+        this.answered(&wrote);
+        wrote
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream()?.poll_flush(context)
+        Pin::new(self.get_mut().stream()?).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream()?.poll_shutdown(context)
+        Pin::new(self.get_mut().stream()?).poll_shutdown(context)
     }
 
     fn poll_write_vectored(
@@ -103,7 +147,10 @@ impl AsyncWrite for Lent {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.stream()?.poll_write_vectored(context, slices)
+        let this = self.get_mut();
+        let wrote = Pin::new(this.stream()?).poll_write_vectored(context, slices);
+        this.answered(&wrote);
+        wrote
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -84,3 +84,50 @@ async fn health_says_draining_on_a_connection_that_is_still_open() {
     assert!(answer.contains(r#""status":"draining""#), "{answer}");
     bridge.stopped().await;
 }
+
+#[tokio::test]
+async fn who_has_no_answer_when_the_grace_is_over_is_told_so() {
+    let (server, _feed) = streaming().await;
+    let mut config = config(nobody());
+    config.mcp_proxy = Some(format!("http://{}/s", server.address).parse().unwrap());
+    config.shutdown_grace = SECOND / 20;
+    let mut bridge = Bridge::start(config).await;
+    let heads = [
+        // Half a head, a head whose body does not come, and half a head after an answer.
+        "GET /health HTTP/1.1\nho",
+        "POST /v1/responses HTTP/1.1\nhost: localhost\ncontent-length: 9\n\n{",
+        "GET /nowhere HTTP/1.1\nhost: localhost\n\n",
+    ];
+    let mut waiting = Vec::new();
+    for head in heads {
+        let mut raw = bridge.connect().await;
+        raw.send(head).await;
+        waiting.push(raw);
+    }
+    waiting[2].until("}}").await;
+    waiting[2].send("GET /hea").await;
+    // Once another client was served, all that has been read too: one thread runs all of this.
+    bridge.get("/nowhere").send().await.unwrap();
+    bridge.stop();
+    for raw in &mut waiting {
+        let answer = raw.rest().await;
+        assert!(
+            answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"),
+            "{answer}"
+        );
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("\r\nretry-after: 1"), "{answer}");
+        assert!(head.contains("\r\nconnection: close"), "{answer}");
+        assert!(
+            head.contains(&format!("\r\ncontent-length: {}", body.len())),
+            "{answer}"
+        );
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        let message = body["error"]["message"].as_str().unwrap();
+        assert!(
+            message.starts_with("the bridge is stopping (request "),
+            "{message}"
+        );
+    }
+    bridge.stopped().await;
+}
