@@ -45,6 +45,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_TRIES: u32 = 3;
 /// Bytes read at once. An event is some hundred; more streams at a time than events in one read is the usual case.
 const READ: usize = 16 << 10;
+/// Fields of a head that hyper reads by default.
+const MOST_FIELDS: usize = 100;
 
 /// The server behind one endpoint.
 #[derive(Debug)]
@@ -124,7 +126,7 @@ impl Direct {
                 Err(mut unsent) => match unsent.take_message() {
                     // The server closed the connection while nobody used it.
                     Some(message) if !is_new => request = message,
-                    _ => return Err(Fault::Broken(root_cause(unsent.error()))),
+                    _ => return Err(Fault::Broken(cause(unsent.error()))),
                 },
             }
         }
@@ -156,6 +158,17 @@ impl Direct {
             sender,
             connection: Some(connection),
         })
+    }
+}
+
+/// As [`root_cause`]; a head that is too large is told with what is allowed, which hyper keeps to itself.
+fn cause(error: &hyper::Error) -> String {
+    match error.is_parse_too_large() {
+        true => format!(
+            "the head of its answer has more than {} KiB or {MOST_FIELDS} fields, the most that is read",
+            READ >> 10
+        ),
+        false => root_cause(error),
     }
 }
 

@@ -179,3 +179,21 @@ async fn a_trailer_is_no_event() {
     let events = Events::of(sending.answer().await).rest().await;
     assert_eq!(outline(&events).last().unwrap(), "completed");
 }
+
+#[tokio::test]
+async fn a_head_beyond_what_is_read_is_a_502_with_the_limit() {
+    let (bridge, listener) = pair().await;
+    let many: String = (0..101).map(|number| format!("x-{number}: 1\n")).collect();
+    let long = format!("x-long: {}\n", "x".repeat(16 << 10));
+    for fields in [many, long] {
+        let sending = spawn(&bridge, &ask_whole());
+        let mut server = accept(&listener).await;
+        answer(&mut server, &fields).await;
+        let refused = sending.answer().await;
+        assert_eq!(refused.status(), 502);
+        let message = error_message(refused).await;
+        let limit =
+            "the head of its answer has more than 16 KiB or 100 fields, the most that is read";
+        assert!(message.contains(limit), "{message}");
+    }
+}
