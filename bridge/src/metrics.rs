@@ -34,6 +34,8 @@ pub struct Metrics {
     pub disconnects: Counter,
     /// Sequences of upstream streams that were not UTF-8, each replaced by U+FFFD.
     pub replaced_sequences: Counter,
+    /// Fields of requests that are not known here.
+    pub unknown_fields: Counter,
     /// Open client connections.
     pub connections: Gauge,
     registry: Arc<Registry>,
@@ -91,6 +93,7 @@ impl Metrics {
             held_bytes: Gauge::default(),
             disconnects: Counter::default(),
             replaced_sequences: Counter::default(),
+            unknown_fields: Counter::default(),
             connections: Gauge::default(),
             registry: Arc::default(),
         };
@@ -115,6 +118,11 @@ impl Metrics {
             "replaced_sequences",
             "Upstream sequences that were not UTF-8",
             metrics.replaced_sequences.clone(),
+        );
+        registry.register(
+            "unknown_fields",
+            "Request fields that are not known here",
+            metrics.unknown_fields.clone(),
         );
         registry.register(
             "connections",
@@ -167,6 +175,7 @@ mod tests {
             r#"codex_bridge_events_total{action="verbatim"} 3"#,
             "codex_bridge_held_bytes 0",
             "codex_bridge_disconnects_total 0",
+            "codex_bridge_unknown_fields_total 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -63,6 +63,7 @@ pub struct State {
     /// `None` for the bundled engine, which needs no asking.
     pub probe: Option<Probe>,
     pub mcp: Option<Relay>,
+    unknown_fields: responses::UnknownFields,
     started: Instant,
     /// The same, in seconds since 1970.
     started_unix: u64,
@@ -258,6 +259,7 @@ impl State {
             config,
             started: Instant::now(),
             started_unix: responses::now_unix(),
+            unknown_fields: responses::UnknownFields::default(),
         })
     }
 }

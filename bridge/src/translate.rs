@@ -13,6 +13,7 @@
 
 mod alias;
 mod catalog;
+mod chat;
 mod choice;
 mod count;
 mod declare;
@@ -37,6 +38,7 @@ use serde_json::Value;
 use crate::config::Policy;
 
 pub use catalog::{Tool, ToolCatalog};
+pub use chat::refuse_chat_fields;
 pub use count::Counts;
 pub(crate) use count::told;
 pub use error::Error;
@@ -101,6 +103,7 @@ pub fn normalize(
     upstream: &Capabilities,
 ) -> Result<Normalized, Error> {
     let model = fields::model(&request, policy)?;
+    chat::refuse(&request)?;
     let stream = fields::stream(&request)?;
     let mut counts = Counts::default();
     let declarations = declare::collect(&request, policy, &mut counts)?;

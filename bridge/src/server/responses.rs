@@ -36,6 +36,9 @@ mod call;
 mod collect;
 mod passing;
 mod prewarm;
+mod unknown;
+
+pub(super) use self::unknown::UnknownFields;
 
 pub(super) async fn create(state: Arc<State>, request: RequestContext, body: Object) -> Response {
     match respond(state, &request, body).await {
@@ -49,6 +52,7 @@ async fn respond(
     request: &RequestContext,
     body: Object,
 ) -> Result<Response, Failure> {
+    state.unknown_fields.note(&body, &state.metrics);
     let asked = str_or_empty(&body, "model").to_owned();
     request
         .log

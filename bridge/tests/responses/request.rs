@@ -377,3 +377,45 @@ async fn faults_of_the_request_are_told_before_anybody_is_asked() {
     }
     assert_eq!(model.seen(), 0);
 }
+
+#[tokio::test]
+async fn fields_of_another_api_are_refused_and_new_ones_are_let_through() {
+    for kind in [Kind::Llama, Kind::Native] {
+        let (bridge, mut model) = pair(kind).await;
+        for (field, value, instead) in [
+            (
+                "messages",
+                json!([{"role": "user", "content": "hi"}]),
+                "input",
+            ),
+            ("functions", json!([{"name": "f"}]), "tools"),
+            ("function_call", json!("auto"), "tool_choice"),
+        ] {
+            let mut body = ask();
+            body[field] = value;
+            let refused = spawn(&bridge, &body).answer().await;
+            assert_eq!(refused.status(), 400);
+            let message = error_message(refused).await;
+            let expected = format!(
+                "{field}: is of the Chat Completions API; the Responses API has {instead} instead (request "
+            );
+            assert!(message.starts_with(&expected), "{message}");
+        }
+        let mut body = ask();
+        body["client_metadata"] = json!({"turn_id": "t"});
+        body["brand_new"] = json!({"a": 1});
+        // llama-server reads it.
+        body["response_format"] = json!({"type": "text"});
+        let sending = spawn(&bridge, &body);
+        let turn = model.turn().await;
+        assert_eq!(turn.json()["brand_new"], json!({"a": 1}));
+        assert_eq!(turn.json()["response_format"], json!({"type": "text"}));
+        sending.leave();
+        let metrics = bridge.get("/metrics").send().await.unwrap();
+        let metrics = metrics.text().await.unwrap();
+        assert!(
+            metrics.contains("\ncodex_bridge_unknown_fields_total 1\n"),
+            "{metrics}"
+        );
+    }
+}

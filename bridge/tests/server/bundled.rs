@@ -306,3 +306,23 @@ async fn a_stopped_engine_refuses_and_says_so() {
     let health = bridge.get("/health").send().await.unwrap();
     assert_eq!(health.status(), 503);
 }
+
+#[tokio::test]
+async fn what_only_the_chat_api_has_is_refused_by_name() {
+    let running = Running::answering("Hello there").await;
+    for (field, instead) in [
+        ("max_tokens", "max_output_tokens"),
+        ("response_format", "text.format"),
+        ("messages", "input"),
+    ] {
+        let mut body = json!({"model": "scripted", "input": "hi", "client_metadata": {"a": "b"}});
+        body[field] = json!([1]);
+        let refused = running.post(&body).await;
+        assert_eq!(refused.status(), 400);
+        let message = error_message(refused).await;
+        let expected = format!(
+            "{field}: is of the Chat Completions API; the Responses API has {instead} instead"
+        );
+        assert!(message.starts_with(&expected), "{message}");
+    }
+}

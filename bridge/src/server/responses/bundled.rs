@@ -13,7 +13,7 @@ use super::{
 use crate::{
     server::{RequestContext, RequestLog},
     stream::{Connected, Connecting},
-    translate::{Normalized, Translation, normalize},
+    translate::{Normalized, Translation, normalize, refuse_chat_fields},
     upstream::{
         SendError,
         bundled::{Answer, Bundled, CAPABILITIES},
@@ -33,6 +33,7 @@ pub(super) async fn respond(
     request: &RequestContext,
     body: Object,
 ) -> Result<Response, Failure> {
+    refuse_chat_fields(&body)?;
     let Normalized {
         body,
         translation,
