@@ -57,12 +57,13 @@ fn rewritten(stream: &[u8]) -> String {
         .unwrap()
         .translation;
     let settings = Settings {
-        phase: Some(PhasePolicy::Stream),
+        phase: PhasePolicy::Stream,
         repair: true,
         context: Some(4096),
         max_held_bytes: 1 << 20,
         request_id: "req_1".to_owned(),
         now_unix: 1,
+        clock: || 2,
         ids: Ids::seeded(1),
     };
     let mut rewriter = Rewriter::new(settings, translation);

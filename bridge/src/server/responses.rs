@@ -161,14 +161,13 @@ async fn answered(request: &RequestContext, call: &Call, sent: Sent) -> Result<R
     }
     let passed = passing::passed_down(&answer.headers);
     let object = if answer.is_event_stream() {
-        let mut rewriter = rewriter(
+        let rewriter = rewriter(
             &call.state,
             request,
             translation,
             target.needs_repair(),
             target.context,
         );
-        rewriter.invent_no_phases();
         let (address, idle) = (
             call.upstream().address(),
             call.upstream().settings().idle_timeout,
@@ -292,12 +291,13 @@ fn rewriter(
     context: Option<u64>,
 ) -> Rewriter {
     let settings = Settings {
-        phase: Some(state.config.policy.phase),
+        phase: state.config.policy.phase,
         repair,
         context,
         max_held_bytes: state.config.limits.max_held_bytes,
         request_id: request.id.clone(),
         now_unix: now_unix(),
+        clock: now_unix,
         ids: Ids::random(),
     };
     Rewriter::new(settings, translation)

@@ -92,15 +92,15 @@ pub fn fuzz_rewriter(data: &[u8]) {
 fn settings(choice: u8) -> Settings {
     Settings {
         phase: match choice & 3 {
-            0 => None,
-            1 => Some(PhasePolicy::Hold),
-            _ => Some(PhasePolicy::Stream),
+            1 => PhasePolicy::Hold,
+            _ => PhasePolicy::Stream,
         },
         repair: choice & 4 != 0,
         context: (choice & 8 != 0).then_some(100),
         max_held_bytes: MAX_HELD_BYTES,
         request_id: "req_fuzz".to_owned(),
         now_unix: 1,
+        clock: || 2,
         ids: Ids::seeded(1),
     }
 }

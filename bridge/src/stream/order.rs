@@ -90,10 +90,7 @@ impl Rewriter {
         item.stage == Stage::Open
             && item.end.is_some()
             && (self.completed || !self.may_be_cut(item))
-            && (item.kind != ItemKind::Message
-                || item.given_phase
-                || self.settings.phase.is_none()
-                || self.phase_of(at).is_some())
+            && (item.kind != ItemKind::Message || item.given_phase || self.phase_of(at).is_some())
     }
 
     /// A call that upstream says was cut, or whose arguments are no JSON, waits for the end of the response to tell. So
@@ -137,7 +134,7 @@ impl Rewriter {
     /// The phase to write on a message, once it is known. `None` for any other item, and while it is open.
     fn phase_of(&self, at: usize) -> Option<Phase> {
         let item = &self.items[at];
-        if item.kind != ItemKind::Message || self.settings.phase.is_none() {
+        if item.kind != ItemKind::Message {
             return None;
         }
         // The SDK's parsers skip commentary, and an answer in a demanded format is an answer.
@@ -152,7 +149,7 @@ impl Rewriter {
 
     fn is_held_whole(&self, at: usize) -> bool {
         let item = &self.items[at];
-        self.settings.phase == Some(PhasePolicy::Hold)
+        self.settings.phase == PhasePolicy::Hold
             && item.kind == ItemKind::Message
             && !item.given_phase
     }

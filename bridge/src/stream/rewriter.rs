@@ -34,15 +34,17 @@ use crate::{config::PhasePolicy, translate::Translation};
 /// What the rewriter must know of the request and the upstream.
 #[derive(Debug)]
 pub struct Settings {
-    /// `None` invents no phases (a JSON answer gets none).
-    pub phase: Option<PhasePolicy>,
+    pub phase: PhasePolicy,
     /// The upstream is llama-server: it leaves fields out and reports truncation as success.
     pub repair: bool,
     /// The upstream's context window in tokens, to tell truncation by.
     pub context: Option<u64>,
     pub max_held_bytes: usize,
     pub request_id: String,
+    /// The request's own time, in seconds since 1970.
     pub now_unix: u64,
+    /// Asked at the end of the response.
+    pub clock: fn() -> u64,
     pub ids: Ids,
 }
 
@@ -121,11 +123,6 @@ impl Rewriter {
         self.translation = translation;
         self.settings.repair = repair;
         self.settings.context = context;
-    }
-
-    /// For a JSON answer: its messages get no phase that upstream did not give.
-    pub fn invent_no_phases(&mut self) {
-        self.settings.phase = None;
     }
 
     /// Takes one upstream frame. Frames after the end are ignored.

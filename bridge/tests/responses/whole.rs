@@ -22,7 +22,7 @@ async fn llama_server_is_asked_to_stream_and_answered_for_in_one_piece() {
     let sending = spawn(&bridge, &ask_whole_with_tools());
     let turn = model.turn().await;
     assert_eq!(turn.json()["stream"], true);
-    let (reasoning, message) = (reasoning("r", "hm"), message("m", "Patching."));
+    let (reasoning, mut message) = (reasoning("r", "hm"), message("m", "Patching."));
     let call = call("f", "apply_patch", "{\"input\":\"x\"}");
     turn.stream()
         .events(&[
@@ -44,13 +44,15 @@ async fn llama_server_is_asked_to_stream_and_answered_for_in_one_piece() {
     assert_eq!(answer.headers()["content-type"], "application/json");
     let answer = json(answer).await;
     assert_eq!(answer["status"], "completed");
+    assert!(answer["completed_at"].as_u64() >= answer["created_at"].as_u64());
     assert_eq!(answer["output_text"], "Patching.");
+    // As in a stream: a call follows.
+    message["phase"] = json!("commentary");
     assert_eq!(
         answer["output"],
         json!([
             {"id": "r", "type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}],
                 "content": [{"type": "reasoning_text", "text": "hm"}], "encrypted_content": "", "status": "completed"},
-            // No phase is invented.
             message,
             {"id": "f", "type": "custom_tool_call", "call_id": "call_f", "name": "apply_patch",
                 "status": "completed", "input": "x"},

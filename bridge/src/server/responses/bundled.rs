@@ -133,8 +133,7 @@ async fn whole(
     translation: Translation,
     answer: Answer,
 ) -> Result<Response, Failure> {
-    let mut rewriter = rewriter(state, request, translation, false, None);
-    rewriter.invent_no_phases();
+    let rewriter = rewriter(state, request, translation, false, None);
     let end = collect::collect(request, state, ENGINE, None, answer.body, rewriter).await?;
     let object = collect::finished(request, end)?;
     let mut response = finished_json(request, object);

@@ -16,12 +16,13 @@ data: {"type":"response.function_call_arguments.delta","item_id":"f","delta":"{}
 #[tokio::test]
 async fn what_a_stream_holds_is_in_the_gauge_until_it_is_dropped() {
     let settings = Settings {
-        phase: Some(PhasePolicy::Stream),
+        phase: PhasePolicy::Stream,
         repair: true,
         context: None,
         max_held_bytes: 1 << 20,
         request_id: "req_1".to_owned(),
         now_unix: 1,
+        clock: || 2,
         ids: Ids::seeded(1),
     };
     let rewriter = Rewriter::new(settings, Translation::default());

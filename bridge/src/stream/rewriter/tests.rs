@@ -44,12 +44,13 @@ pub(super) fn rewriter(request: Value, repair: bool) -> Rewriter {
         .unwrap()
         .translation;
     let settings = Settings {
-        phase: Some(PhasePolicy::Stream),
+        phase: PhasePolicy::Stream,
         repair,
         context: None,
         max_held_bytes: 1 << 20,
         request_id: "req_1".to_owned(),
         now_unix: 1,
+        clock: || 2,
         ids: Ids::seeded(1),
     };
     Rewriter::new(settings, translation)

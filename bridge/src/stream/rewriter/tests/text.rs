@@ -43,7 +43,7 @@ fn text_flows_at_once_and_only_its_end_waits_for_the_phase() {
 #[test]
 fn held_whole_a_message_bears_its_phase_from_the_start() {
     let mut rewriter = rewriter(request(), true);
-    rewriter.settings.phase = Some(PhasePolicy::Hold);
+    rewriter.settings.phase = PhasePolicy::Hold;
     feed(
         &mut rewriter,
         &[
