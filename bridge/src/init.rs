@@ -45,7 +45,10 @@ pub async fn run(wishes: &Wishes, loaded: &Loaded) -> Result<Vec<String>, Error>
         })?;
     let (model, notes) = Model::find(wishes, &loaded.config.upstream).await?;
     let contents = [
-        ("bridge.config.json", bridge_config::render(loaded)),
+        (
+            "bridge.config.json",
+            bridge_config::render(loaded, wishes.context),
+        ),
         (
             "codex.config.toml",
             codex_config::render(&model, loaded, &directory.join("model-catalog.json")),

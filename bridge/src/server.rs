@@ -152,7 +152,11 @@ async fn ask_upstream(state: Arc<State>) {
         return;
     };
     match probe.outcome().await {
-        Ok(_) => {}
+        Ok(detected) => {
+            if let Some(problem) = detected.hides_its_window() {
+                tracing::warn!("{problem}");
+            }
+        }
         // It will be there soon, and requests wait for it.
         Err(error @ ProbeError::Loading { .. }) => tracing::info!("{error}"),
         Err(error) => match upstream.wait_for_ready {
@@ -255,11 +259,11 @@ impl State {
             client,
             metrics,
             draining: Drain::new(),
+            unknown_fields: responses::UnknownFields::default(),
             probe,
             config,
             started: Instant::now(),
             started_unix: responses::now_unix(),
-            unknown_fields: responses::UnknownFields::default(),
         })
     }
 }

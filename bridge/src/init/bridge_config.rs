@@ -13,14 +13,15 @@ use crate::{
 pub(super) const KEY_VARIABLE: &str = "CODEX_BRIDGE_API_KEY";
 const UPSTREAM_KEY_VARIABLE: &str = "CODEX_BRIDGE_UPSTREAM_API_KEY";
 
-pub(super) fn render(loaded: &Loaded) -> String {
+/// `context`: the window that was asked for; the bundled engine is to have it too.
+pub(super) fn render(loaded: &Loaded, context: Option<u64>) -> String {
     let listen = &loaded.config.listen;
     let mut file = Map::new();
     file.insert(
         "listen".to_owned(),
         json!({ "host": listen.host, "port": listen.port }),
     );
-    file.insert("upstream".to_owned(), upstream(loaded));
+    file.insert("upstream".to_owned(), upstream(loaded, context));
     for (name, value) in loaded.chosen.as_object().into_iter().flatten() {
         match (
             name.as_str(),
@@ -51,7 +52,7 @@ pub(super) fn uncopied_keys(loaded: &Loaded) -> impl Iterator<Item = (&'static s
     .filter_map(|(given, names)| given.then_some(names))
 }
 
-fn upstream(loaded: &Loaded) -> Value {
+fn upstream(loaded: &Loaded, context: Option<u64>) -> Value {
     let mut chosen = loaded
         .chosen
         .get("upstream")
@@ -63,6 +64,12 @@ fn upstream(loaded: &Loaded) -> Value {
         chosen.get_mut("bundled").and_then(Value::as_object_mut),
     ) {
         make_absolute(settings, engine);
+    }
+    if let (UpstreamConfig::Bundled(_), Some(tokens), Some(table)) =
+        (&loaded.config.upstream, context, chosen.as_object_mut())
+    {
+        let engine = table.entry("bundled").or_insert_with(|| json!({}));
+        engine["contextLength"] = tokens.into();
     }
     let settings = chosen.as_object().map_or(0, Map::len);
     match (&loaded.config.upstream, chosen.get("baseUrl")) {

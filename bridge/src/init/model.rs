@@ -83,6 +83,11 @@ impl Model {
                 None => "no (assumed)".to_owned(),
             }
         ));
+        if wishes.context.is_none() && answer.context.is_none() {
+            notes.push(format!(
+                "warning: nobody told the context window; where it is not {ASSUMED_CONTEXT} tokens, Codex makes its prompts too long or too short (--context sets it)"
+            ));
+        }
         let model = Self {
             name: name.value,
             context: context.value,

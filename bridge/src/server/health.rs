@@ -128,7 +128,10 @@ fn describe_config(config: &Config) -> Value {
 
 fn describe_upstream(outcome: &Outcome) -> Value {
     let (detected, detail) = match outcome {
-        Ok(detected) => (Some(detected), None),
+        Ok(detected) => (
+            Some(detected),
+            detected.hides_its_window().map(str::to_owned),
+        ),
         Err(error) => (None, Some(error.to_string())),
     };
     // A server that says it is loading was reached.

@@ -272,6 +272,13 @@ fn init_for_the_bundled_engine_takes_the_window_from_what_is_known_of_the_model(
     let (told, entry, ..) = initialised(&["--model", "hf:a/b/demo.gguf"], &[]);
     assert_eq!(entry["slug"], "demo");
     assert_eq!(told[1], "context: 32768 (assumed; --context sets it)");
+    let warning = "warning: nobody told the context window; where it is not 32768 tokens, ";
+    assert!(told[3].starts_with(warning), "{told:?}");
+    let (told, ..) = initialised(&["--model", "hf:a/b/demo.gguf", "--context", "4096"], &[]);
+    assert!(
+        !told.iter().any(|line| line.contains("warning")),
+        "{told:?}"
+    );
 }
 
 /// Runs `--init` with what cannot be served: status and line. No file is written.
@@ -358,6 +365,26 @@ fn init_refuses_a_window_beyond_the_models() {
     );
     let (told, ..) = initialised(&["--model", &model, "--context", "8192"], &[]);
     assert_eq!(told[1], "context: 8192 (from --context)");
+    let smaller = tempfile::tempdir().unwrap();
+    let output = codex_bridge(
+        &[
+            "--init",
+            &smaller.path().display().to_string(),
+            "--model",
+            &model,
+            "--context",
+            "4096",
+        ],
+        &[],
+    );
+    assert_eq!(output.status.code(), Some(0));
+    let written: Value =
+        serde_json::from_str(&files(smaller.path())["bridge.config.json"]).unwrap();
+    // The engine is to have the window that Codex is told of.
+    assert_eq!(
+        written["upstream"],
+        json!({"bundled": {"model": model, "contextLength": 4096}})
+    );
     assert_eq!(
         refused(&["--context", "8193"], &[]),
         (

@@ -1,6 +1,6 @@
 use codex_bridge::config::{Exclusion, NamespacedTool, UpstreamKind};
 use pretty_assertions::assert_eq;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     scripted::{self, Scripted},
@@ -133,4 +133,27 @@ async fn many_health_checks_are_one_question_to_the_upstream() {
         assert_eq!(soon(check).await.unwrap().unwrap().status(), 200);
     }
     assert_eq!(server.seen(), 1);
+}
+
+#[tokio::test]
+async fn a_llama_server_that_hides_its_window_is_told_of() {
+    let server = Scripted::start(|request| async move {
+        let mut props = scripted::props();
+        props["default_generation_settings"]["n_ctx"] = json!(0);
+        match request.uri().path() {
+            "/props" => scripted::json(200, &props),
+            _ => scripted::json(404, &Value::Null),
+        }
+    })
+    .await;
+    let bridge = Bridge::start(config(server.address)).await;
+    let health = bridge.get("/health").send().await.unwrap();
+    assert_eq!(health.status(), 200);
+    let health = body_of(health).await;
+    assert_eq!(health["upstream"]["context"], Value::Null);
+    let detail = health["upstream"]["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("the llama.cpp server does not tell its context window: "),
+        "{detail}"
+    );
 }

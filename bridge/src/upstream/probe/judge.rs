@@ -21,6 +21,17 @@ pub struct Detected {
     pub models: Vec<String>,
 }
 
+impl Detected {
+    /// What comes of a llama-server that does not tell its window, for people.
+    pub fn hides_its_window(&self) -> Option<&'static str> {
+        let is_hidden = self.kind == UpstreamKind::LlamaCpp && self.context.is_none();
+        is_hidden.then_some(
+            "the llama.cpp server does not tell its context window: an answer that fills it will look complete, and Codex has to be told the window \
+             (codex-bridge --init DIR --context TOKENS)",
+        )
+    }
+}
+
 /// llama-server's `chat_template_caps`; `None` where a build does not say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TemplateCaps {
