@@ -8,8 +8,8 @@
 //! kv          pages as tiles              few         matrices times few tokens          simd        sixteen lanes on four instruction sets
 //! ```
 //!
-//! Invariant: the logits of a token are the same bits whatever batch, chunk or draft it was computed in and however many threads there are. All memory
-//! that grows with the model, the context or the batch is allocated by [`Cpu::new`]; pages that are never used are not resident.
+//! Invariant: the logits of a token are the same bits whatever batch, chunk or draft it was computed in and however many threads there are. Weights,
+//! pages and working memory are allocated by [`Cpu::new`], a step adds its own lists of tokens and pieces; pages that are never used are not resident.
 
 mod activation;
 mod attention;
@@ -228,7 +228,10 @@ impl Cpu {
 
     fn logits_row(&self, row: usize) -> Result<&[f32], DeviceError> {
         if row >= self.rows {
-            return Err(self.fail(format!("row {row} of {} rows of logits", self.rows)));
+            return Err(self.fail(format!(
+                "row {row}; the last step left {} rows of logits, from 0",
+                self.rows
+            )));
         }
         let vocab = self.caps.vocab;
         Ok(&self.buffers.logits[row * vocab..(row + 1) * vocab])
@@ -239,7 +242,10 @@ impl Cpu {
         if index < self.caps.pages {
             Ok(index)
         } else {
-            Err(self.fail(format!("page {index} of {}", self.caps.pages)))
+            Err(self.fail(format!(
+                "page {index}; the pool has {}, from 0",
+                self.caps.pages
+            )))
         }
     }
 

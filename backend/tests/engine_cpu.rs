@@ -13,11 +13,14 @@ use codex_bridge_backend::{
         constraint::{Constraint, ConstraintError, Next},
         request::{Finish, GenerateRequest, Output, Usage},
     },
-    model::{self, Model, weights::Format},
+    model::{self, Model, plan::KvFormat, weights::Format},
     sample::{Sampled, SamplingParams},
     testing::{Random, TinyLlama},
 };
 use pretty_assertions::assert_eq;
+
+/// Kept as they come, and in the 8 bits that are usual: the two kernels of attention.
+const FORMATS: [KvFormat; 2] = [KvFormat::F16, KvFormat::Q8_0];
 
 fn tiny() -> Model {
     let folder = tempfile::tempdir().unwrap();
@@ -26,18 +29,21 @@ fn tiny() -> Model {
         format: Format::Q4_1,
         embedding_format: Format::Q8_0,
         context: 4096,
+        // A block of 8-bit keys.
+        head_dim: 32,
         ..TinyLlama::default()
     };
     tiny.write_gguf(&path).unwrap();
     model::open(&path).unwrap()
 }
 
-fn start(model: &Model, pages: usize, options: EngineOptions) -> Engine {
+fn start(model: &Model, kv: KvFormat, pages: usize, options: EngineOptions) -> Engine {
     let cpu = Cpu::new(
         model,
         &CpuOptions {
             threads: 2,
             pages,
+            kv,
             max_batch_tokens: 160,
             ..CpuOptions::default()
         },
@@ -138,13 +144,13 @@ fn read(mut generation: Generation) -> (Vec<Sampled>, Finish, Usage) {
 }
 
 /// Each request by itself, without guesses, on an engine that has seen nothing.
-fn each_alone(model: &Model) -> Vec<(Vec<Sampled>, Finish)> {
+fn each_alone(model: &Model, kv: KvFormat) -> Vec<(Vec<Sampled>, Finish)> {
     let alone = |index| {
         let options = EngineOptions {
             drafts: false,
             ..EngineOptions::default()
         };
-        let engine = start(model, 200, options);
+        let engine = start(model, kv, 200, options);
         let (tokens, reason, _) = read(engine.submit(mixed(model, index)).unwrap());
         (tokens, reason)
     };
@@ -154,32 +160,34 @@ fn each_alone(model: &Model) -> Vec<(Vec<Sampled>, Finish)> {
 #[test]
 fn sixteen_mixed_requests_together_give_the_bits_each_gives_alone() {
     let model = tiny();
-    let alone = each_alone(&model);
-    // Pages for all, and pages for two or three.
-    for pages in [600, 60] {
-        let engine = start(&model, pages, EngineOptions::default());
-        // The second time they find each other's pages.
-        for _ in 0..2 {
-            let open: Vec<_> = (0..16)
-                .map(|index| engine.submit(mixed(&model, index)).unwrap())
-                .collect();
-            for (generation, alone) in open.into_iter().zip(&alone) {
-                let (tokens, reason, _) = read(generation);
-                assert_eq!((&tokens, &reason), (&alone.0, &alone.1));
+    for kv in FORMATS {
+        let alone = each_alone(&model, kv);
+        // Pages for all, and pages for two or three.
+        for pages in [600, 60] {
+            let engine = start(&model, kv, pages, EngineOptions::default());
+            // The second time they find each other's pages.
+            for _ in 0..2 {
+                let open: Vec<_> = (0..16)
+                    .map(|index| engine.submit(mixed(&model, index)).unwrap())
+                    .collect();
+                for (generation, alone) in open.into_iter().zip(&alone) {
+                    let (tokens, reason, _) = read(generation);
+                    assert_eq!((&tokens, &reason), (&alone.0, &alone.1), "{kv}");
+                }
             }
+            let status = engine.status();
+            assert_eq!((status.pages_used, status.finished), (0, 32));
+            assert!(status.healthy);
+            println!("{kv}, {pages} pages: {status:?}");
         }
-        let status = engine.status();
-        assert_eq!((status.pages_used, status.finished), (0, 32));
-        assert!(status.healthy);
-        println!("{pages} pages: {status:?}");
     }
 }
 
 #[test]
 fn cancelling_any_of_sixteen_leaves_the_others_as_they_are() {
-    let model = tiny();
-    let alone = each_alone(&model);
-    let engine = start(&model, 600, EngineOptions::default());
+    let (model, kv) = (tiny(), KvFormat::Q8_0);
+    let alone = each_alone(&model, kv);
+    let engine = start(&model, kv, 600, EngineOptions::default());
     for cancelled in 0..16u64 {
         let mut open: Vec<_> = (0..16)
             .map(|index| engine.submit(mixed(&model, index)).unwrap())
@@ -202,6 +210,10 @@ fn cancelling_any_of_sixteen_leaves_the_others_as_they_are() {
 
 #[test]
 fn a_prefix_read_from_disk_gives_the_bits_that_a_computed_one_gives() {
+    FORMATS.into_iter().for_each(stored_and_read);
+}
+
+fn stored_and_read(kv: KvFormat) {
     let model = tiny();
     let dir = tempfile::tempdir().unwrap();
     let begin = || {
@@ -214,7 +226,7 @@ fn a_prefix_read_from_disk_gives_the_bits_that_a_computed_one_gives() {
             }),
             ..EngineOptions::default()
         };
-        start(&model, 200, options)
+        start(&model, kv, 200, options)
     };
     let ask = || {
         let mut request = mixed(&model, 2);

@@ -333,14 +333,14 @@ fn a_batch_that_does_not_fit_is_refused_in_words() {
             pages: &[PageId(0)],
             ..span
         },
-        "span 0: 1 pages hold no 17 tokens",
+        "span 0: 17 tokens need 2 pages; 1 given",
     );
     fails(
         Span {
             pages: &[PageId(0), PageId(64)],
             ..span
         },
-        "span 0: page 64 of 64",
+        "span 0: page 64; the pool has 64, from 0",
     );
     fails(
         Span {

@@ -1,8 +1,8 @@
-//! Attention over paged keys and values; those of 8 bits have a [kernel of their own](eight). The queries of all heads that share a key head, of one token or of many, go through the same kernel: up to eight at
-//! a time over a segment of keys, so each page is read once for all of them.
+//! Attention over paged keys and values; those of 8 bits have a [kernel of their own](eight). The queries of all heads that share a key head, of one
+//! token or of many, go through the same kernel: some at a time over a segment of keys, so each page is read once for all of them.
 //!
-//! Scores are in units of log 2: queries come scaled by log2 e. Keys are taken in segments of [`SEGMENT`] at fixed positions. Within one: all scores, their maximum, the exponentials, the weighted sum of values; then
-//! the segment is merged into what came before (the online softmax of Milakov and Gimelshein 2018, as flash attention uses it). Invariant: a query goes
+//! Scores are in units of log 2: queries come scaled by log2 e. Keys are taken in segments of [`SEGMENT`] at fixed positions. Within one: all scores,
+//! their maximum, the exponentials, the weighted sum of values; then the segment is merged into what came before (the online softmax of Milakov and Gimelshein 2018, as flash attention uses it). Invariant: a query goes
 //! through the same operations in a prompt of any chunking, alone, in a batch or as a draft, and on one thread or many.
 
 mod cache;

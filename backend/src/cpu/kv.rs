@@ -1,5 +1,4 @@
-//! The pool of KV pages. A page holds sixteen tokens of every layer; keys and values lie as tiles of a matrix product, so that attention is the same kernel
-//! as a matrix product: keys `[head_dim]` columns by sixteen tokens, values sixteen tokens by sixteen dimensions, dimension after dimension.
+//! The pool of KV pages. A page holds sixteen tokens of every layer; keys and values lie as tiles of a matrix product: keys `[head_dim]` columns by sixteen tokens, values sixteen tokens by sixteen dimensions, dimension after dimension.
 //!
 //! ```text
 //! page   [layer][K: kv_heads × (step × 16 tokens) | V: kv_heads × (16 dimensions of head_dim / 16 groups × step)]
@@ -177,8 +176,8 @@ impl PageLayout {
 
     #[inline(always)]
     fn put_part(&self, out: &mut [u8], at: usize, stored: Stored, numbers: &[f32]) {
-        // Padding stays zero.
         let Stored::Number(dim) = stored else { return };
+        // Padding stays zero.
         let Some(&x) = numbers.get(dim) else { return };
         match self.format {
             KvFormat::F32 => out[at..at + 4].copy_from_slice(&x.to_le_bytes()),

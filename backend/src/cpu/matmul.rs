@@ -1,5 +1,5 @@
-//! A tile of sixteen rows times all tokens of a batch. One block of weights is unpacked into registers and used for up to eight tokens; the tile stays in
-//! the first or second cache for the next eight.
+//! A tile of sixteen rows times all tokens of a batch. One block of weights is unpacked into registers and used for as many tokens as fit in the
+//! others ([`Simd::TOKENS`]); the tile stays in the first or second cache for the next ones.
 //!
 //! Invariant: an element of the result is the same sequence of operations whatever the number of tokens, so a token's result depends neither on the batch
 //! nor on whether it was a draft.

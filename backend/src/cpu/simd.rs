@@ -133,7 +133,7 @@ pub(crate) trait Simd: Copy + Send + Sync + fmt::Debug + 'static {
     type I: Copy;
     type B: Copy;
 
-    /// Tokens a matrix kernel keeps in registers at once: 16 or 4.
+    /// Tokens a matrix kernel keeps in registers at once: 16, 4 or 2.
     const TOKENS: usize;
 
     /// Runs `kernel` in a function that has the instruction set enabled.

@@ -72,14 +72,15 @@ impl Step {
             let end = span.past + len;
             if span.pages.len() * PAGE_TOKENS < end {
                 return Err(fail(format!(
-                    "span {index}: {} pages hold no {end} tokens",
+                    "span {index}: {end} tokens need {} pages; {} given",
+                    end.div_ceil(PAGE_TOKENS),
                     span.pages.len()
                 )));
             }
-            let used = &span.pages[..end.div_ceil(PAGE_TOKENS)];
-            if let Some(page) = used.iter().find(|page| page.0 as usize >= pool.pages) {
+            // Those behind the last token too: they are asked from memory ahead of time.
+            if let Some(page) = span.pages.iter().find(|page| page.0 as usize >= pool.pages) {
                 return Err(fail(format!(
-                    "span {index}: page {} of {}",
+                    "span {index}: page {}; the pool has {}, from 0",
                     page.0, pool.pages
                 )));
             }

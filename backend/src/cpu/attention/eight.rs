@@ -7,6 +7,9 @@
 //! sum     = Σ weight · v        at most 256 · 32767 · 127 < 2^31
 //! ```
 //!
+//! What is lost: a key whose weight is below half of one is left out of the sum of values, though not of the sum that it is divided by. Keys behind the last
+//! visible one keep a weight of 2^-126, which is nothing beside the 1 of the maximum.
+//!
 //! A segment that many queries go over is unpacked once: keys as the instruction wants them, values as 16 bits, scales as f32. Few queries read the pages as
 //! they lie. Both give the same integers, so the same bits.
 
@@ -24,6 +27,7 @@ use crate::{
 
 /// The largest weight.
 const ONE: f32 = 32767.0;
+const _: () = assert!(SEGMENT as u64 * 32767 * 127 <= i32::MAX as u64);
 /// As many queries pay for unpacking a segment.
 const MANY: usize = 16;
 /// Pages that a query asks the memory for before it comes to them.
